@@ -1,0 +1,12 @@
+from .base import Chunker as Chunker
+from .base import Chunking as Chunking
+from .base import ChunkingStrategy as ChunkingStrategy
+from .base import TextChunker as TextChunker
+from .base import DeltaChunker as DeltaChunker
+from .line import LineChunker as LineChunker
+from .markdown import MarkdownChunker as MarkdownChunker
+from .paragraph import ParagraphChunker as ParagraphChunker
+from .regex import RegexChunker as RegexChunker
+from .sentence import SentenceChunker as SentenceChunker
+from .strategy import StrategyChunker as StrategyChunker
+from .word import WordChunker as WordChunker

@@ -1,0 +1,345 @@
+"""What a chunker is, and how one is started from what `chunking=` may be given.
+
+A chunker is a plain object: `feed` takes a delta and returns the chunks it completes, `flush`
+returns what is left. It knows nothing of observables or tasks, so a test of one is a plain call.
+
+The laws that every chunker here keeps, checked by property tests:
+
+- the same chunks however the text is sliced into deltas;
+- each chunk verbatim, and ``"".join(separator + text)`` the text less trailing whitespace;
+- cost linear in the text, even where no boundary comes;
+- memory only for the pending fragment, which `max_chars` can bound.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import deepcopy
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+
+from streamval.chunks import Chunk
+from streamval.errors import DeltaTypeError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+@runtime_checkable
+class Chunker(Protocol):
+    """Cuts a stream of text into chunks."""
+
+    def feed(self, delta: str) -> list[Chunk]:
+        """Take the next piece of text; return the chunks it completes."""
+
+    def flush(self) -> list[Chunk]:
+        """Return what is left. Feeding may go on afterwards."""
+
+
+class ChunkingStrategy(ABC):
+    """A stateless way to split text, for those who would rather not keep state.
+
+    Accepted wherever a chunker is, and driven incrementally: it sees the text since the last
+    chunk. The chunks are the same however the text is sliced if `split` decides on what is before
+    a boundary, never on where the text happens to end.
+    """
+
+    @abstractmethod
+    def split(self, accumulated_text: str) -> list[str]:
+        """The complete chunks of the text, each verbatim, without the trailing fragment."""
+
+    def flush(self, accumulated_text: str) -> list[str]:
+        """What to make of the text that is left when the stream ends: by default nothing."""
+        del accumulated_text
+        return []
+
+
+Chunking: TypeAlias = "str | ChunkingStrategy | Chunker | Callable[[], Chunker] | None"
+"""What `chunking=` takes: an alias, a strategy, a chunker (as a pattern to start from), something
+that makes one, or `None` for a chunk a delta."""
+
+
+class PendingChunker(ABC):
+    """What the chunkers of text share: the pending text, and how a chunk is made of it.
+
+    The pending text is kept in pieces and joined only for a chunk, so that a long stretch without
+    a boundary costs no more than a short one. Whitespace around a chunk goes to the separator,
+    except an indent where `keep_indent` is set.
+    """
+
+    grain: ClassVar[int | None] = None
+    """How fine it cuts, where that compares: a chunker of a lower grain never cuts across one of
+    a higher grain. 1 word, 2 sentence or line, 3 paragraph or block."""
+
+    keep_indent: ClassVar[bool] = False
+
+    def __init__(self, *, max_chars: int | None = None) -> None:
+        if max_chars is not None and max_chars < 1:
+            message = f"max_chars must be at least 1, or None for no bound, not {max_chars}"
+            raise UsageError(message)
+        self._max_chars = max_chars
+        self._pieces: list[str] = []
+        self._length = 0
+        self._start = 0
+        self._index = 0
+
+    @abstractmethod
+    def advance(self, delta: str) -> list[Chunk]:
+        """Take a piece of text of any size; return the chunks it completes."""
+
+    def restart(self) -> None:
+        """Forget what was found in the pending text, as it has just been cut off."""
+
+    def feed(self, delta: str) -> list[Chunk]:
+        """Take the next piece of text; return the chunks it completes."""
+        if not isinstance(delta, str):
+            raise not_text(delta)
+        if self._max_chars is None:
+            return self.advance(delta)
+        chunks = []
+        while delta:
+            room = max(self._max_chars - self._length, 1)
+            chunks += self.advance(delta[:room])
+            delta = delta[room:]
+            if self._length >= self._max_chars:
+                chunks += self._force()
+        return chunks
+
+    def flush(self) -> list[Chunk]:
+        """Return what is left. Feeding may go on afterwards."""
+        chunks = self.emit()
+        self.restart()
+        return chunks
+
+    def keep(self, text: str) -> None:
+        """Add to the pending text."""
+        if text:
+            self._pieces.append(text)
+            self._length += len(text)
+
+    def pending(self) -> str:
+        """The text since the last chunk, its separator included."""
+        text = "".join(self._pieces)
+        self._pieces = [text] if text else []
+        return text
+
+    def emit(self, behind: int = 0) -> list[Chunk]:
+        """Make a chunk of the pending text but for the last `behind` characters."""
+        pending = self.pending()
+        head = pending[: len(pending) - behind]
+        end = len(head.rstrip())
+        if not end:
+            return []
+        lead = end - len(head[:end].lstrip())
+        if self.keep_indent:
+            lead = head.rfind("\n", 0, lead) + 1
+        chunk = Chunk(
+            text=head[lead:end],
+            index=self._index,
+            start=self._start + lead,
+            end=self._start + end,
+            separator=head[:lead],
+        )
+        self._index += 1
+        self._start += end
+        self._pieces, self._length = [], 0
+        self.keep(pending[end:])
+        return [chunk]
+
+    def _force(self) -> list[Chunk]:
+        """The pending text has reached `max_chars`: cut it at the last whitespace, or there."""
+        pending = self.pending()
+        lead = len(pending) - len(pending.lstrip())
+        space = max(pending.rfind(" "), pending.rfind("\n"))
+        chunks = self.emit(len(pending) - space if space > lead else 0)
+        if chunks:
+            self.restart()
+        return chunks
+
+    def __copy__(self) -> PendingChunker:
+        """A copy that goes on from here, independent of the original."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._pieces = list(self._pieces)
+        return twin
+
+
+class TextChunker(PendingChunker):
+    """A chunker that only has to say where to cut: a base for your own.
+
+    Args:
+        max_chars: A chunk that grows to this length is cut there, at the last whitespace before
+            if there is some. `None` for no bound.
+
+    Example:
+        >>> class Clauses(TextChunker):
+        ...     def cuts(self, delta):
+        ...         return [at + 1 for at, char in enumerate(delta) if char == ","]
+        >>> clauses = Clauses()
+        >>> [chunk.text for delta in ["one,t", "wo, thr"] for chunk in clauses.feed(delta)]
+        ['one,', 'two,']
+        >>> clauses.flush()[0].text
+        'thr'
+    """
+
+    @abstractmethod
+    def cuts(self, delta: str) -> Iterable[int]:
+        """Positions in `delta` before which the pending text makes a chunk, ascending.
+
+        Called once for each piece of text, in order; what must be remembered from one piece to
+        the next lives on `self`, and is reset in `restart`.
+        """
+
+    def advance(self, delta: str) -> list[Chunk]:
+        """Cut where `cuts` says."""
+        chunks: list[Chunk] = []
+        done = 0
+        for cut in self.cuts(delta):
+            self.keep(delta[done:cut])
+            done = cut
+            chunks += self.emit()
+        self.keep(delta[done:] if done else delta)
+        return chunks
+
+
+class DeltaChunker:
+    """Each delta is a chunk, whitespace and all: what `chunking=None` means."""
+
+    def __init__(self) -> None:
+        self._index = 0
+        self._start = 0
+
+    def feed(self, delta: str) -> list[Chunk]:
+        """The delta as a chunk."""
+        if not isinstance(delta, str):
+            raise not_text(delta)
+        if not delta:
+            return []
+        chunk = Chunk(delta, self._index, self._start, self._start + len(delta))
+        self._index += 1
+        self._start = chunk.end
+        return [chunk]
+
+    def flush(self) -> list[Chunk]:
+        """Nothing is ever left."""
+        return []
+
+
+_ALIASES = {
+    "sentence": ("sentence", "SentenceChunker"),
+    "word": ("word", "WordChunker"),
+    "paragraph": ("paragraph", "ParagraphChunker"),
+    "line": ("line", "LineChunker"),
+    "markdown": ("markdown", "MarkdownChunker"),
+}
+
+
+def start_chunker(chunking: Chunking) -> Chunker:
+    """A fresh chunker from whatever `chunking=` was given.
+
+    Raises:
+        UsageError: If it is nothing that cuts text; the message names what can be given.
+
+    Example:
+        >>> [chunk.text for chunk in start_chunker("word").feed("Hello there ")]
+        ['Hello', 'there']
+    """
+    return _maker(chunking)()
+
+
+def check_chunking(chunking: Chunking) -> Chunking:
+    """`chunking` itself, if a chunker can be started from it; see `start_chunker`."""
+    _maker(chunking)
+    return chunking
+
+
+def describe_chunking(chunking: Chunking) -> str:
+    """A name for events: the alias, or the class.
+
+    Example:
+        >>> describe_chunking("sentence"), describe_chunking(None)
+        ('sentence', 'delta')
+    """
+    if chunking is None:
+        return "delta"
+    if isinstance(chunking, str):
+        return chunking
+    return getattr(chunking, "__name__", type(chunking).__name__)
+
+
+def finer(inner: Chunking, outer: Chunking) -> bool:
+    """Whether chunks of `inner` never reach across those of `outer`."""
+    inner_grain, outer_grain = _grain(inner), _grain(outer)
+    return inner_grain is not None and outer_grain is not None and inner_grain < outer_grain
+
+
+def shifted(chunk: Chunk, offset: int, index: int = 0) -> Chunk:
+    """The same chunk, `offset` characters and `index` chunks further on."""
+    return replace(
+        chunk, index=chunk.index + index, start=chunk.start + offset, end=chunk.end + offset
+    )
+
+
+def not_text(delta: object) -> DeltaTypeError:
+    """The error for a delta that a text chunker cannot take."""
+    hint = {
+        "NoneType": "skip deltas without content before you yield",
+        "bytes": "decode them first; for audio choose a chunker that takes bytes",
+    }.get(type(delta).__name__, "yield strings, or Delta objects")
+    message = f"the backend yielded {type(delta).__name__} where text is expected: {hint}"
+    return DeltaTypeError(message)
+
+
+def _chunker_class(alias: str) -> type[Any]:
+    module, name = _ALIASES[alias]
+    chunker: type[Any] = getattr(import_module(f"streamval.chunkers.{module}"), name)
+    return chunker
+
+
+def _maker(chunking: Chunking) -> Callable[[], Chunker]:
+    if chunking is None:
+        return DeltaChunker
+    if isinstance(chunking, str):
+        if chunking not in _ALIASES:
+            known = ", ".join(repr(alias) for alias in _ALIASES)
+            message = f"no chunking is called {chunking!r}; choose {known}, or give a chunker"
+            raise UsageError(message)
+        return _chunker_class(chunking)
+    if isinstance(chunking, ChunkingStrategy):
+        from streamval.chunkers.strategy import StrategyChunker  # noqa: PLC0415  it imports us
+
+        return lambda: StrategyChunker(chunking)
+    if not isinstance(chunking, type) and isinstance(chunking, Chunker):
+        return lambda: deepcopy(chunking)
+    if callable(chunking):
+        return _checked_factory(chunking)
+    message = (
+        f"chunking cannot be {type(chunking).__name__}; give an alias such as 'sentence', a "
+        "ChunkingStrategy, a chunker or a function that makes one, or None for a chunk a delta"
+    )
+    raise UsageError(message)
+
+
+def _checked_factory(factory: Callable[[], Any]) -> Callable[[], Chunker]:
+    def make() -> Chunker:
+        made = factory()
+        if isinstance(made, ChunkingStrategy):
+            return start_chunker(made)
+        if isinstance(made, Chunker):
+            return made
+        message = f"chunking={factory!r} made {type(made).__name__}, which has no feed and flush"
+        raise UsageError(message)
+
+    return make
+
+
+def _grain(chunking: Chunking) -> int | None:
+    if isinstance(chunking, str) and chunking in _ALIASES:
+        return _grain_of(_chunker_class(chunking))
+    return _grain_of(chunking)
+
+
+def _grain_of(chunking: object) -> int | None:
+    grain = getattr(chunking, "grain", None)
+    return grain if isinstance(grain, int) else None

@@ -1,0 +1,124 @@
+"""`MarkdownChunker`: a chunk a Markdown block."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from markdown_it import MarkdownIt
+
+from streamval.chunkers.base import PendingChunker
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+    from streamval.chunks import Chunk
+
+_ENDED_BY_BLANK = {"paragraph_open", "table_open"}
+_ENDED_AT_ONCE = {"heading_open", "hr"}
+
+EAGER_CHARS = 1024
+"""A pending block longer than this is looked at again only once it has grown by an eighth, so
+that even a list or a fence without end costs linear time."""
+
+
+class MarkdownChunker(PendingChunker):
+    """Cuts between the blocks of CommonMark with tables; a code fence is one chunk.
+
+    markdown-it-py finds the blocks. It is asked at line ends only, about the text since the last
+    chunk, and a block counts as complete once the next one has begun, or sooner where its own end
+    is certain: a heading, a rule, a closed fence, a paragraph or table before a blank line.
+
+    Args:
+        max_chars: As in `TextChunker`.
+
+    Example:
+        >>> chunker = MarkdownChunker()
+        >>> text = "# Sea\\n\\nIt is\\nblue.\\n\\n```\\na = 1\\n\\nb = 2\\n```\\n"
+        >>> [chunk.text for chunk in chunker.feed(text)]
+        ['# Sea', 'It is\\nblue.', '```\\na = 1\\n\\nb = 2\\n```']
+    """
+
+    grain = 3
+    keep_indent = True
+
+    def __init__(self, *, max_chars: int | None = None) -> None:
+        super().__init__(max_chars=max_chars)
+        self._ask_at = 0
+
+    def advance(self, delta: str) -> list[Chunk]:
+        """Look for complete blocks at each line end."""
+        chunks: list[Chunk] = []
+        done = 0
+        while (newline := delta.find("\n", done)) >= 0:
+            self.keep(delta[done : newline + 1])
+            done = newline + 1
+            if self._length >= self._ask_at:
+                chunks += self._complete_blocks()
+        self.keep(delta[done:])
+        return chunks
+
+    def flush(self) -> list[Chunk]:
+        """All blocks that are left."""
+        chunks = self._cut(_blocks(self.pending()))
+        return chunks + super().flush()
+
+    def restart(self) -> None:
+        """Ask at the next line end."""
+        self._ask_at = 0
+
+    def _complete_blocks(self) -> list[Chunk]:
+        pending = self.pending()
+        blocks = _blocks(pending)
+        if not blocks:
+            return []
+        complete = blocks if _is_over(blocks[-1], pending) else blocks[:-1]
+        chunks = self._cut(complete)
+        self._ask_at = self._length + self._length // 8 if self._length > EAGER_CHARS else 0
+        return chunks
+
+    def _cut(self, blocks: list[Token]) -> list[Chunk]:
+        """A chunk for each block; text that is no block (a link definition) joins the next."""
+        ends = _line_ends(self.pending())
+        chunks: list[Chunk] = []
+        for block in blocks:
+            assert block.map is not None
+            end = ends[min(block.map[1], len(ends)) - 1]
+            chunks += self.emit(ends[-1] - end)
+        return chunks
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
+
+
+_PARSER = _parser()
+
+
+def _blocks(text: str) -> list[Token]:
+    """The tokens that open a top-level block, each with the lines it spans."""
+    # A carriage return of its own is a line break to the parser, whitespace to us.
+    lines = re.sub(r"\r(?!\n)", " ", text)
+    return [t for t in _PARSER.parse(lines) if t.level == 0 and t.nesting >= 0 and t.map]
+
+
+def _line_ends(text: str) -> list[int]:
+    ends = [at + 1 for at, char in enumerate(text) if char == "\n"]
+    return ends if ends and ends[-1] == len(text) else [*ends, len(text)]
+
+
+def _is_over(block: Token, pending: str) -> bool:
+    """Whether the last block can take no further line."""
+    if block.type in _ENDED_AT_ONCE:
+        return True
+    if block.type in _ENDED_BY_BLANK:
+        return bool(re.search(r"\n[^\S\n]*\n$", pending))
+    if block.type == "fence":
+        assert block.map is not None
+        lines = pending.split("\n")[block.map[0] : block.map[1]]
+        mark = re.escape(block.markup[0])
+        closing = rf" {{0,3}}{mark}{{{len(block.markup)},}}\s*"
+        return len(lines) > 1 and re.fullmatch(closing, lines[-1]) is not None
+    return False

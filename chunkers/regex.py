@@ -1,0 +1,70 @@
+"""`RegexChunker`: cuts wherever a pattern matches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import regex
+
+from streamval.chunkers.base import PendingChunker
+from streamval.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamval.chunks import Chunk
+
+LOOKBEHIND = 64
+"""Characters before the undecided text that a lookbehind in the pattern can see."""
+
+
+class RegexChunker(PendingChunker):
+    r"""Cuts after each match of a pattern.
+
+    A match counts once more text could not change it, which `regex`'s partial matching tells: a
+    `\n+` is over when something else than a newline follows. The match belongs to the chunk
+    before it, but for whitespace at its end; to cut before something, use a lookahead.
+
+    Args:
+        pattern: What ends a chunk.
+        max_chars: As in `TextChunker`.
+
+    Raises:
+        UsageError: If the pattern is not a regular expression.
+
+    Example:
+        >>> [chunk.text for chunk in RegexChunker(r";\s*").feed("a; b;c;d")]
+        ['a;', 'b;', 'c;']
+    """
+
+    def __init__(self, pattern: str, *, max_chars: int | None = None) -> None:
+        super().__init__(max_chars=max_chars)
+        try:
+            self._pattern = regex.compile(pattern)
+        except regex.error as error:
+            message = f"{pattern!r} is not a regular expression: {error}"
+            raise UsageError(message) from None
+        self._window = ""
+        self._from = 0
+
+    def advance(self, delta: str) -> list[Chunk]:
+        """Look for matches in what is undecided."""
+        self.keep(delta)
+        self._window += delta
+        chunks: list[Chunk] = []
+        while True:
+            match = self._pattern.search(self._window, self._from, partial=True)
+            if match is None:
+                self._from = len(self._window)
+                break
+            if match.partial or match.end() == len(self._window):
+                self._from = match.start()
+                break
+            chunks += self.emit(len(self._window) - match.end())
+            # An empty match must not be found again.
+            self._from = match.end() if match.end() > match.start() else match.end() + 1
+        seen = max(self._from - LOOKBEHIND, 0)
+        self._window, self._from = self._window[seen:], self._from - seen
+        return chunks
+
+    def restart(self) -> None:
+        """Look for matches only in what comes."""
+        self._window, self._from = "", 0

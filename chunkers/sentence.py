@@ -1,0 +1,239 @@
+"""`SentenceChunker`: a chunk a sentence, decided while the text still arrives.
+
+`sentencex` knows the languages. Asked about text that is still growing it changes its mind, so it
+is asked only where the text alone says that enough is known: a terminator, the closers after it,
+whitespace and one complete word (after a full-width terminator, one character). What it then says
+is final. Line ends that no sentence crosses are found here, as the engine works on prose.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import sentencex
+
+from streamval.chunkers.base import PendingChunker
+
+if TYPE_CHECKING:
+    from streamval.chunks import Chunk
+
+CONTEXT = 200
+"""Characters before a candidate that the engine is shown."""
+
+LOOKAHEAD = 80
+"""Characters after a candidate that the next word is waited for."""
+
+QUOTED = 120
+"""Characters for which an unclosed quotation or bracket keeps a sentence from ending."""
+
+PATIENCE = 3 * CONTEXT
+"""Characters that may gather before they are looked at, whatever they are."""
+
+_CLOSER = r"""["'”“’»›)\]}」』）》〉】]"""
+_SPACED = r"[.!?…؟۔।॥։:;]"
+_WIDE = r"[。！？｡．፧።၊။]"
+_MARKER = r"(?:[•⁃]\s?)?(?:\d{1,3}|[a-z])(?:\.\)|[.)])"
+_CANDIDATE = re.compile(
+    rf"(?P<wide>{_WIDE}+{_CLOSER}*)"
+    rf"|{_SPACED}+{_CLOSER}*(?=\s|\Z)"
+    r"|(?<!\S)(?:[•⁃]\s?)?(?:\d{1,3}|[a-z])\)(?=\s|\Z)"
+    r"|\n"
+)
+_TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]")
+_SPACE = re.compile(r"\s")
+_ANYTHING = re.compile("")
+_NEXT_WORD = re.compile(r"\s*\n[^\S\n]*\n|\s+(?:[^\w\s]+\s+)*\S*\w\S*(?=\s)")
+_MARKER_ALONE = re.compile(rf"\s*({_MARKER})")
+_LINE_START = re.compile(r"[^\S\n]*(?:\S{1,12}\s|\n|\S{12})")
+_ITEM = re.compile(r"[^\S\n]*(?:[-*+•⁃‣◦]|\d{1,3}[.)]|#{1,6})\s|[^\S\n]*(?:\||```|~~~|\n)")
+_OWN_LINE = re.compile(r"[^\S\n]*(?:#{1,6}\s|\||```|~~~)")
+_PAIRS = dict(zip("([{“«„「『（《", ")]}”»“」』）》", strict=True))
+_QUOTES = re.compile(r"""[(\[{“«„「『（《)\]}”»」』）》"]""")
+
+_SCRIPTS = [
+    ("ja", re.compile("[\u3040-\u30ff]")),
+    ("zh", re.compile("[\u3400-\u9fff]")),
+    ("hy", re.compile("[\u0530-\u058f]")),
+    ("fa", re.compile("[\u06a9\u06af\u067e\u0686\u06cc]")),
+    ("ar", re.compile("[\u0600-\u06ff]")),
+    ("hi", re.compile("[\u0900-\u097f]")),
+    ("am", re.compile("[\u1200-\u137f]")),
+    ("my", re.compile("[\u1000-\u109f]")),
+    ("el", re.compile("[\u0370-\u03ff]")),
+    ("kk", re.compile("[әғқңөұүһі]", re.IGNORECASE)),
+    ("ru", re.compile("[\u0400-\u04ff]")),
+]
+
+
+class SentenceChunker(PendingChunker):
+    """Cuts between sentences.
+
+    Args:
+        lang: ISO 639-1 code of the language. `None` tells it from the script, and takes text in
+            Latin letters for English.
+        max_chars: As in `TextChunker`.
+
+    Example:
+        >>> sentences = SentenceChunker()
+        >>> [c.text for c in sentences.feed("Dr. Who left at 5 p.m. today. Nobody saw it.")]
+        ['Dr. Who left at 5 p.m. today.']
+        >>> sentences.flush()[0].text
+        'Nobody saw it.'
+    """
+
+    grain = 2
+
+    def __init__(self, *, lang: str | None = None, max_chars: int | None = None) -> None:
+        super().__init__(max_chars=max_chars)
+        self._lang = lang
+        self._recent = ""
+        self._from = 0
+        self._awaited = _TRIGGER
+        self._next_item: str | None = None
+
+    def advance(self, delta: str) -> list[Chunk]:
+        """Decide every candidate about which enough is known."""
+        self._pieces.append(delta)  # keep(), spelled out: this line runs for every token
+        self._length += len(delta)
+        self._recent += delta
+        if len(self._recent) <= PATIENCE and not self._awaited.search(delta):
+            return []
+        return self._decide(ended=False)
+
+    def flush(self) -> list[Chunk]:
+        """Decide the rest with what there is."""
+        chunks = self._decide(ended=True)
+        return chunks + super().flush()
+
+    def restart(self) -> None:
+        """The pending text begins anew."""
+        self._recent = self.pending()
+        self._from, self._awaited, self._next_item = 0, _TRIGGER, None
+
+    def _decide(self, *, ended: bool) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        while True:
+            found = _CANDIDATE.search(self._recent, self._from)
+            if found is None:
+                self._from, self._awaited = len(self._recent), _TRIGGER
+                self._forget()
+                return chunks
+            known = self._known_until(found, ended=ended)
+            if known is None:
+                self._from = found.start()
+                self._awaited = _ANYTHING if found.group("wide") else _SPACE
+                self._forget()
+                return chunks
+            cut = self._cut_at(found, known)
+            if cut is None:
+                self._from = found.end()
+                continue
+            chunks += self.emit(len(self._recent) - cut)
+            self._recent, self._from, self._next_item = self._recent[cut:], 0, None
+
+    def _known_until(self, found: re.Match[str], *, ended: bool) -> int | None:
+        """Up to where the text must be there to decide; `None` if it is not yet."""
+        text, at = self._recent, found.end()
+        if found.group() == "\n":
+            need = _end_of_line_start(text, at)
+        else:
+            need = _end_of_next_word(text, at, wide=found.group("wide") is not None)
+            opened = _unclosed(text, at)
+            if opened is not None and need is not None:
+                need = _end_of_quotation(text, opened, need)
+        if need is None or need > len(text):
+            return len(text) if ended else None
+        return need
+
+    def _cut_at(self, found: re.Match[str], known: int) -> int | None:
+        text = self._recent
+        if found.group() == "\n":
+            line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+            if _ITEM.match(text, found.end()) or _OWN_LINE.match(line):
+                return found.end()
+            return None
+        end = found.end()
+        marker = _MARKER_ALONE.fullmatch(text, 0, end)
+        if marker is not None:  # "1." begins an item, it does not end a sentence
+            self._next_item = _successor(marker.group(1))
+            return None
+        if self._next_item is not None and text.endswith(self._next_item, 0, end):
+            return end - len(self._next_item)
+        begin = max(end - CONTEXT, 0)
+        shown = text[begin:known]
+        return end if _ends_sentence(self._lang, shown, end - begin) else None
+
+    def _forget(self) -> None:
+        """Drop what no later decision can ask for."""
+        drop = self._from - CONTEXT
+        if drop > CONTEXT:
+            self._recent, self._from = self._recent[drop:], CONTEXT
+
+
+def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
+    """Whether the engine ends a sentence there, whitespace after it left out."""
+    end = 0
+    for sentence in sentencex.segment(lang or _language(text), text):
+        if end + len(sentence.rstrip()) == at:
+            return True
+        end += len(sentence)
+        if end > at:
+            return False
+    return False
+
+
+def _language(text: str) -> str:
+    if text.isascii():
+        return "en"
+    return next((lang for lang, letters in _SCRIPTS if letters.search(text)), "en")
+
+
+def _end_of_next_word(text: str, at: int, *, wide: bool) -> int | None:
+    if wide:
+        return at + 1 if at < len(text) else None
+    word = _NEXT_WORD.match(text, at, at + LOOKAHEAD)
+    if word is not None:
+        return word.end()
+    return at + LOOKAHEAD if len(text) >= at + LOOKAHEAD else None
+
+
+def _end_of_line_start(text: str, at: int) -> int | None:
+    line = _LINE_START.match(text, at)
+    if line is not None:
+        return line.end()
+    return at + LOOKAHEAD if len(text) >= at + LOOKAHEAD else None
+
+
+def _successor(marker: str) -> str:
+    """The marker of the next item: "2.)" after "1.)", "• b." after "• a."."""
+
+    def following(value: re.Match[str]) -> str:
+        text = value.group()
+        return str(int(text) + 1) if text.isdigit() else chr(ord(text) + 1)
+
+    return re.sub(r"\d+|[a-z]", following, marker, count=1)
+
+
+def _unclosed(text: str, at: int) -> int | None:
+    """Where the quotation or bracket around `at` was opened, if it was recently enough."""
+    opened: list[tuple[str, int]] = []
+    for mark in _QUOTES.finditer(text, max(at - QUOTED, 0), at):
+        char = mark.group()
+        if opened and opened[-1][0] == char:
+            opened.pop()
+        elif char == '"':
+            opened.append((char, mark.start()))
+        elif char in _PAIRS:
+            opened.append((_PAIRS[char], mark.start()))
+    return opened[0][1] if opened else None
+
+
+def _end_of_quotation(text: str, opened: int, need: int) -> int:
+    """Where the quotation that was opened there ends, or how far it is waited for."""
+    bound = max(opened + QUOTED, need)
+    closer = _PAIRS.get(text[opened], '"')
+    closed = text.find(closer, need, bound)
+    if closed < 0:
+        return bound
+    return max(closed + 1, need)

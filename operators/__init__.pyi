@@ -1,0 +1,11 @@
+from .cancel_on_fail import cancel_on_fail as cancel_on_fail
+from .chunk import chunk as chunk
+from .chunk import chunk_by_line as chunk_by_line
+from .chunk import chunk_by_paragraph as chunk_by_paragraph
+from .chunk import chunk_by_sentence as chunk_by_sentence
+from .chunk import chunk_by_word as chunk_by_word
+from .fan_out import fan_out as fan_out
+from .merge_tri_state import merge_tri_state as merge_tri_state
+from .only import only as only
+from .release import release as release
+from .rewrite import rewrite as rewrite

@@ -1,0 +1,83 @@
+"""`cancel_on_fail`: close the source at the first failed verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reactivex import Observable, Subject
+from reactivex.disposable import CompositeDisposable, SerialDisposable
+
+from streamval import bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+
+    from streamval.chunks import Chunk
+    from streamval.verdicts import Verdict
+
+
+def cancel_on_fail(
+    validate: Callable[[Observable[Chunk]], Observable[Verdict]],
+) -> Callable[[Observable[Chunk]], Observable[Verdict]]:
+    """Wrap an operator to verdicts so that the first failure ends the source.
+
+    At a failed verdict the source is disposed of at once, before the verdict goes on, which
+    closes the backend behind it; then `validate` is told that the source has completed, so that
+    verdicts on earlier chunks still come.
+
+    Args:
+        validate: What makes verdicts of chunks, such as `fan_out(requirements)`. It is
+            subscribed to before the source is.
+
+    Returns:
+        An operator.
+
+    Example:
+        >>> import asyncio, reactivex
+        >>> from streamval.operators import chunk, fan_out
+        >>> from streamval.requirements import stream_check
+        >>> calm = stream_check(lambda text: not text.endswith("!"), "stay calm")
+        >>> async def words():
+        ...     for word in ["No. ", "Stop! ", "Never ", "read. "]:
+        ...         print("read", word)
+        ...         yield word
+        >>> async def main():
+        ...     verdicts = bridge.from_async_iterable(words).pipe(
+        ...         chunk("word"), cancel_on_fail(fan_out([calm]))
+        ...     )
+        ...     async for verdict in bridge.iterate(verdicts):
+        ...         print(verdict.chunk.text, verdict.result.success)
+        >>> asyncio.run(main())
+        read No. 
+        read Stop! 
+        No. pass
+        Stop! fail
+    """
+
+    def operator(source: Observable[Chunk]) -> Observable[Verdict]:
+        def subscribe(
+            observer: ObserverBase[Verdict], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            chunks: Subject[Chunk] = Subject()
+            upstream = SerialDisposable()
+
+            def on_next(verdict: Verdict) -> None:
+                failed = verdict.result.success == "fail"
+                if failed:
+                    upstream.dispose()
+                observer.on_next(verdict)
+                if failed:
+                    chunks.on_completed()
+
+            with bridge.scope():
+                verdicts = validate(chunks).subscribe(
+                    on_next, observer.on_error, observer.on_completed, scheduler=scheduler
+                )
+                upstream.disposable = source.subscribe(chunks, scheduler=scheduler)
+            return CompositeDisposable(upstream, verdicts)
+
+        return Observable(subscribe)
+
+    return operator

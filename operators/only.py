@@ -1,0 +1,43 @@
+"""`only`: the events of some types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from reactivex import operators as ops
+
+from streamval.events import BaseEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reactivex import Observable
+
+E = TypeVar("E", bound=BaseEvent)
+
+
+def only(*event_types: type[E]) -> Callable[[Observable[BaseEvent]], Observable[E]]:
+    """Let through only events of these types.
+
+    Args:
+        *event_types: Event classes.
+
+    Returns:
+        An operator, typed by what it lets through.
+
+    Example:
+        >>> import reactivex
+        >>> from streamval.events import TokenEvent, StreamingDoneEvent
+        >>> events = reactivex.of(
+        ...     TokenEvent(run_id="r", attempt=1, text="Hi"),
+        ...     StreamingDoneEvent(run_id="r", attempt=1, full_text="Hi"),
+        ... )
+        >>> _ = events.pipe(only(TokenEvent)).subscribe(lambda event: print(event.type))
+        token
+    """
+
+    def operator(source: Observable[BaseEvent]) -> Observable[E]:
+        chosen: Observable[E] = source.pipe(ops.filter(lambda e: isinstance(e, event_types)))  # type: ignore[assignment]  filter cannot narrow
+        return chosen
+
+    return operator

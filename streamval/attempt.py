@@ -1,0 +1,261 @@
+"""One attempt: a generation, judged while it is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
+
+from streamval import bridge
+from streamval.backends.base import Delta, text_of
+from streamval.context import Context
+from streamval.errors import ValidatorError, ValidatorTimeoutError
+from streamval.events import (
+    ChunkEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
+    StreamingDoneEvent,
+    TokenEvent,
+)
+from streamval.operators.cancel_on_fail import cancel_on_fail
+from streamval.operators.chunk import chunk
+from streamval.operators.fan_out import fan_out
+from streamval.operators.merge_tri_state import merge_tri_state
+from streamval.operators.release import release
+from streamval.results import Failure, Usage, ValidationResult
+from streamval.verdicts import Check
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.chunks import Chunk
+    from streamval.lanes import Checkpoints
+    from streamval.pipeline import Pipeline
+    from streamval.requirements.base import Requirement
+
+
+class Attempt:
+    """One generation of a pipeline, from the request to the final validation.
+
+    Args:
+        pipeline: What is generated with, and judged by.
+        request: What the backend is asked.
+        emit: Publishes an event, given its class and fields.
+        index: Index of the first chunk, where the attempt continues an earlier one.
+        checkpoints: Where the lanes keep what they have judged, if a repair may continue.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        request: GenerationRequest,
+        emit: Callable[..., None],
+        *,
+        index: int = 0,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self.request = request
+        self.failures: tuple[Failure, ...] = ()
+        self.validations: tuple[ValidationResult, ...] = ()
+        self.ended_naturally = False
+        self.released_to = len(request.prefix or "")
+        self.next_index = index
+        self.standing_tokens = 0
+        self._pipeline = pipeline
+        self._emit = emit
+        self._index = index
+        self._checkpoints = checkpoints
+        self._judges: tuple[Requirement, ...] = ()
+        self._raw = StringIO()
+        self._raw.write(request.prefix or "")
+        self._tokens = 0
+        self._reported: Usage | None = None
+        self._token_ends: deque[int] = deque()
+
+    @property
+    def text(self) -> str:
+        """All that the model has written, what it continued included."""
+        return self._raw.getvalue()
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far: as the backend reports them, else the deltas."""
+        if self._reported is not None:
+            return self._reported
+        return Usage(completion_tokens=self._tokens)
+
+    def delivered(self) -> Observable[Chunk]:
+        """The whole way from deltas to delivered chunks."""
+        pipeline, request = self._pipeline, self.request
+        ctx = Context(request.messages)
+        judge = fan_out(
+            pipeline.requirements,
+            backend=pipeline.validation_backend,
+            ctx=ctx,
+            max_pending_chunks=pipeline.max_pending_chunks,
+            chunking=pipeline.chunking,
+            checkpoints=self._checkpoints,
+            on_start=self._on_start,
+        )
+        checks: Observable[Check] = self._deltas().pipe(
+            chunk(pipeline.chunking, index=self._index, start=len(request.prefix or "")),
+            cancel_on_fail(judge),
+            merge_tri_state(),
+        )
+        final_check = bridge.from_async_iterable(lambda: self._final_check(ctx))
+        chunks: Observable[Chunk] = reactivex.concat(checks, final_check).pipe(
+            ops.do_action(self._on_check),
+            release(),
+            ops.do_action(self._on_release),
+        )
+        return chunks.pipe(*pipeline.chunk_operators)
+
+    def deliver(self, chunk: Chunk) -> None:
+        """Tell subscribers of a chunk that came through."""
+        self._emit(
+            ChunkEvent,
+            text=chunk.text,
+            chunk_index=chunk.index,
+            start=chunk.start,
+            end=chunk.end,
+            separator=chunk.separator,
+        )
+
+    def _deltas(self) -> Observable[str]:
+        """What the backend says, counted, recorded, and through the user's delta operators."""
+        pipeline = self._pipeline
+        deltas = bridge.from_async_iterable(
+            lambda: pipeline.backend.stream(self.request), stall_timeout=pipeline.stall_timeout
+        )
+        if not pipeline.delta_operators:
+            return deltas.pipe(_each(self._on_delta, self._record))
+        texts: Observable[str] = deltas.pipe(_each(self._on_delta), *pipeline.delta_operators)
+        return texts.pipe(_each(self._record))
+
+    def _on_delta(self, delta: str | Delta) -> str:
+        if isinstance(delta, Delta) and delta.usage is not None:
+            self._reported = delta.usage
+        text = text_of(delta)
+        if text:
+            self._tokens += 1
+            if self._pipeline.emit_tokens:
+                self._emit(TokenEvent, text=text)
+        return text
+
+    def _record(self, text: str) -> str:
+        self._raw.write(text)
+        if self._checkpoints is not None:
+            self._token_ends.append(self._raw.tell())
+        return text
+
+    def _on_start(self, judges: tuple[Requirement, ...]) -> None:
+        self._judges = judges
+
+    def _on_check(self, check: Check) -> None:
+        """Tell subscribers of a check, and note who failed."""
+        if check.chunk is None or not self._judges:
+            return
+        self._emit(
+            QuickCheckEvent,
+            chunk_index=check.chunk.index,
+            passed=check.success != "fail",
+            verdict=check.success,
+            results=check.results,
+        )
+        if check.success == "fail":
+            self.failures = tuple(
+                Failure(judge.name, result.reason, check.chunk.index)
+                for judge, result in zip(self._judges, check.results, strict=True)
+                if result is not None and result.success == "fail"
+            )
+
+    def _on_release(self, chunk: Chunk) -> None:
+        """A chunk stands: a repair continues behind it."""
+        self.released_to, self.next_index = chunk.end, chunk.index + 1
+        while self._token_ends and self._token_ends[0] <= chunk.end:
+            self._token_ends.popleft()
+            self.standing_tokens += 1
+        if self._checkpoints is not None:
+            self._checkpoints.delivered(chunk.index)
+
+    async def _final_check(self, ctx: Context) -> AsyncIterator[Check]:
+        """After a natural end: every requirement judges the whole output, beside the others."""
+        if self.failures:
+            return
+        self.ended_naturally = True
+        text = self.text
+        self._emit(StreamingDoneEvent, full_text=text)
+        if self._judges:
+            whole = ctx.with_output(text)
+            backend = self._pipeline.validation_backend
+            self.validations = tuple(
+                await bridge.side_by_side(*(_validate(j, backend, whole) for j in self._judges))
+            )
+            self.failures = tuple(
+                Failure(judge.name, result.reason or result.error)
+                for judge, result in zip(self._judges, self.validations, strict=True)
+                if not result
+            )
+            passed = not self.failures
+            self._emit(FullValidationEvent, passed=passed, results=self.validations)
+        yield Check(None, "fail" if self.failures else "pass")
+
+
+async def _validate(requirement: Requirement, backend: Any, ctx: Context) -> ValidationResult:
+    """The final validation of one requirement, within its `timeout`, under its `on_error`."""
+    try:
+        async with asyncio.timeout(requirement.timeout) as limit:
+            result = await requirement.validate(backend, ctx)
+        if not isinstance(result, ValidationResult):
+            message = (
+                f"validate of {requirement.name!r} returned {type(result).__name__}; return a "
+                "ValidationResult"
+            )
+            raise ValidatorError(message)  # noqa: TRY301  on_error decides about it as well
+    except Exception as error:
+        if isinstance(error, TimeoutError) and limit.expired():
+            message = (
+                f"requirement {requirement.name!r} did not judge the whole output within "
+                f"{requirement.timeout:g} seconds; raise its timeout, or say what that means with "
+                "on_error='fail' or 'pass'"
+            )
+            error = ValidatorTimeoutError(message)
+        if requirement.on_error == "raise":
+            raise error from None
+        reason = f"could not judge the whole output: {type(error).__name__}: {error}"
+        if requirement.on_error == "pass":
+            return ValidationResult(True, reason=reason)
+        return ValidationResult(False, reason=reason, error=str(error))
+    return result
+
+
+def _each(*functions: Callable[[Any], str]) -> Callable[[Observable[Any]], Observable[str]]:
+    """Pass each delta through functions and drop what is empty: `map` and `filter` in one, as it
+    runs for every token."""
+    first, *rest = functions
+
+    def operator(source: Observable[Any]) -> Observable[str]:
+        def subscribe(
+            observer: ObserverBase[str], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            def on_next(delta: Any) -> None:
+                if text := first(delta):
+                    for function in rest:
+                        function(text)
+                    observer.on_next(text)
+
+            return source.subscribe(
+                on_next, observer.on_error, observer.on_completed, scheduler=scheduler
+            )
+
+        return Observable(subscribe)
+
+    return operator

@@ -1,0 +1,202 @@
+"""Who speaks: the backend, what it is asked, and what it answers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiostream import streamcontext
+from reactivex import operators as ops
+
+from streamval import bridge
+from streamval.chunkers.base import not_text
+from streamval.context import Context, Message, ModelOutputThunk
+from streamval.errors import UsageError
+from streamval.results import Usage
+
+if TYPE_CHECKING:
+    from reactivex import Observable
+
+Prompt: TypeAlias = "str | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
+"""What a run may be asked: a text, a message, or a conversation (of `Message` or of dicts with
+`role` and `content`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What a backend is asked to generate.
+
+    Attributes:
+        messages: The conversation.
+        prefix: Text the output begins with already; only what follows is generated. `None` to
+            begin at the beginning.
+        format: A pydantic model that the output should be an instance of, or `None`.
+        options: `temperature`, `seed`, `max_tokens` and whatever else the backend knows.
+        attempt: From 1.
+    """
+
+    messages: tuple[Message, ...]
+    prefix: str | None = None
+    format: type[Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of output. A backend may yield bare strings instead.
+
+    Attributes:
+        text: What was generated; empty where a delta only reports.
+        usage: Tokens of this generation so far, as the backend counts them; the last one counts.
+        finish_reason: Why the model stopped, in its last delta.
+    """
+
+    text: str = ""
+    usage: Usage | None = None
+    finish_reason: str | None = None
+
+
+class Backend(ABC):
+    """Something that generates text as a stream.
+
+    A subclass writes `stream`, an async generator. It may be closed at any `yield` or `await`,
+    and must then stop generating: a ``finally`` (or an ``async with`` around the connection) is
+    where it does.
+
+    Attributes:
+        model: A name for events.
+        supports_prefix: Whether it can go on from `GenerationRequest.prefix`.
+        options: Defaults for `GenerationRequest.options`.
+
+    Example:
+        >>> import asyncio
+        >>> class Echo(Backend):
+        ...     model = "echo"
+        ...     async def stream(self, request):
+        ...         for word in request.messages[-1].content.split():
+        ...             yield word + " "
+        >>> asyncio.run(Echo().generate_from_context("Say it again", Context()))[0].value
+        'Say it again '
+    """
+
+    model: str = ""
+    supports_prefix: bool = False
+    options: Mapping[str, Any] = MappingProxyType({})
+
+    @abstractmethod
+    def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        """Generate. Written as an async generator.
+
+        Args:
+            request: What is asked.
+
+        Yields:
+            Pieces of text as they come, none of them empty unless they report usage.
+
+        Raises:
+            BackendError: If it cannot generate, or stops halfway.
+        """
+
+    def request(self, prompt: Prompt, **options: Any) -> GenerationRequest:
+        """A request for `prompt`, with this backend's options unless given others."""
+        return GenerationRequest(as_messages(prompt), options={**self.options, **options})
+
+    def observe(
+        self, prompt: Prompt | GenerationRequest, *, stall_timeout: float | None = None
+    ) -> Observable[str]:
+        """The token stream as a cold observable: each subscription generates anew.
+
+        Args:
+            prompt: What to ask, or a whole request.
+            stall_timeout: Seconds without a delta before it fails; `None` for never.
+
+        Returns:
+            The deltas' text. Disposing closes the backend.
+        """
+        request = prompt if isinstance(prompt, GenerationRequest) else self.request(prompt)
+        deltas = bridge.from_async_iterable(
+            lambda: self.stream(request), stall_timeout=stall_timeout
+        )
+        return deltas.pipe(ops.map(text_of), ops.filter(bool))
+
+    async def generate_from_context(
+        self,
+        action: Prompt,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        model_options: Mapping[str, Any] | None = None,
+    ) -> tuple[ModelOutputThunk, Context]:
+        """Generate to the end.
+
+        Args:
+            action: What to ask, after the turns in `ctx`.
+            ctx: The conversation so far.
+            format: A pydantic model that the output should be an instance of.
+            model_options: Options for this generation.
+
+        Returns:
+            The output, and the conversation that ends in it.
+        """
+        messages = (*ctx.messages, *as_messages(action))
+        options = {**self.options, **(model_options or {})}
+        request = GenerationRequest(messages, format=format, options=options)
+        async with streamcontext(self.stream(request)) as deltas:
+            text = "".join([text_of(delta) async for delta in deltas])
+        asked = replace(ctx, messages=messages).with_output(text)
+        return ModelOutputThunk(text), asked
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r})"
+
+
+def text_of(delta: str | Delta) -> str:
+    """A delta's text.
+
+    Raises:
+        DeltaTypeError: If it is neither a string nor a `Delta` of text.
+    """
+    text = delta.text if isinstance(delta, Delta) else delta
+    if not isinstance(text, str):
+        raise not_text(text)
+    return text
+
+
+def as_messages(prompt: Prompt) -> tuple[Message, ...]:
+    """A prompt as messages.
+
+    Raises:
+        UsageError: If it is no prompt, or an empty one.
+
+    Example:
+        >>> as_messages("Hi")
+        (Message(role='user', content='Hi'),)
+    """
+    if isinstance(prompt, str):
+        if not prompt.strip():
+            message = "the prompt is empty"
+            raise UsageError(message)
+        return (Message("user", prompt),)
+    if isinstance(prompt, (Message, Mapping)):
+        return (_as_message(prompt),)
+    if isinstance(prompt, Sequence) and not isinstance(prompt, (bytes, bytearray)) and prompt:
+        return tuple(_as_message(turn) for turn in prompt)
+    message = f"a prompt is a string or a list of messages, not {prompt!r}"
+    raise UsageError(message)
+
+
+def _as_message(turn: Message | Mapping[str, str]) -> Message:
+    if isinstance(turn, Message):
+        return turn
+    if isinstance(turn, Mapping) and {"role", "content"} <= set(turn):
+        if turn["role"] in ("system", "user", "assistant") and isinstance(turn["content"], str):
+            return Message(turn["role"], turn["content"])
+    message = (
+        "a message needs a role ('system', 'user' or 'assistant') and a string as content, "
+        f"not {turn!r}"
+    )
+    raise UsageError(message)

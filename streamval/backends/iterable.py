@@ -1,0 +1,96 @@
+"""`IterableBackend`: any function from a prompt to an iterable of strings."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from aiostream import streamcontext
+
+from streamval.backends.base import Backend, Delta
+from streamval.errors import BackendError, UsageError
+
+if TYPE_CHECKING:
+    from streamval.backends.base import GenerationRequest
+
+Pieces: TypeAlias = "Iterable[str] | AsyncIterable[str]"
+
+
+class IterableBackend(Backend):
+    """Speaks with a function's words.
+
+    Args:
+        fn: From the prompt (the last message's text) to an iterable, or async iterable, of
+            strings; may be async itself. A generator that is not async runs on a thread, as
+            waiting in it would stop the event loop.
+        model: A name for events; by default the function's.
+
+    Raises:
+        UsageError: If `fn` is not callable.
+
+    Example:
+        >>> import asyncio
+        >>> async def main():
+        ...     backend = IterableBackend(lambda prompt: prompt.split())
+        ...     return [delta async for delta in backend.stream(backend.request("one two"))]
+        >>> asyncio.run(main())
+        ['one', 'two']
+    """
+
+    def __init__(
+        self, fn: Callable[[str], Pieces | Awaitable[Pieces]], model: str | None = None
+    ) -> None:
+        if not callable(fn):
+            message = f"IterableBackend needs a function of the prompt, not {type(fn).__name__}"
+            raise UsageError(message)
+        self._fn = fn
+        self.model = model or getattr(fn, "__name__", type(fn).__name__)
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        """What the function yields."""
+        pieces: Any = self._fn(request.messages[-1].content)
+        if inspect.isawaitable(pieces):
+            pieces = await pieces
+        if isinstance(pieces, AsyncIterable):
+            async with streamcontext(pieces) as items:
+                async for item in items:
+                    yield item
+        elif isinstance(pieces, (list, tuple)):
+            for item in pieces:
+                yield item
+        elif isinstance(pieces, Iterable) and not isinstance(pieces, (str, bytes)):
+            async with streamcontext(_on_thread(pieces)) as items:
+                async for item in items:
+                    yield item
+        else:
+            message = (
+                f"{self.model} returned {type(pieces).__name__}, not an iterable of strings; "
+                "yield the pieces, or return a list of them"
+            )
+            raise BackendError(message)
+
+
+async def _on_thread(pieces: Iterable[str]) -> AsyncIterator[str]:
+    iterator = iter(pieces)
+    try:
+        while True:
+            item = await asyncio.to_thread(next, iterator, _END)
+            if isinstance(item, _End):
+                return
+            yield item
+    finally:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            # A generator that is waiting on its thread cannot be closed; it ends when it returns.
+            with suppress(ValueError):
+                await asyncio.to_thread(close)
+
+
+class _End:
+    """What no iterable yields."""
+
+
+_END: Any = _End()

@@ -1,0 +1,78 @@
+"""Every error streamval raises, in one tree.
+
+    StreamvalError
+    ├── UsageError (ValueError)            an argument that cannot work; nothing was started
+    ├── RunError (RuntimeError)            a run or pipeline driven in a way it does not allow
+    ├── ChunkerError                       a chunking strategy broke its contract
+    ├── ValidatorError                     a requirement answered with something that is no verdict
+    │   └── ValidatorTimeoutError (TimeoutError)
+    └── BackendError                       whoever speaks could not, or stopped
+        ├── AuthenticationError            the key was refused or is missing
+        ├── UnknownModelError              no such model
+        ├── RateLimitError                 too many requests (HTTP 429)
+        ├── ConnectionFailedError          nobody answers at the address
+        ├── StreamBrokenError              the stream ended before the model did
+        ├── StallError (TimeoutError)      no delta for `stall_timeout` seconds
+        └── DeltaTypeError (TypeError)     the backend yielded what the chunker cannot take
+
+A failed requirement is never an exception: it is an event and a result. What a validator itself
+raises reaches the caller unchanged, so it is not in this tree.
+"""
+
+from __future__ import annotations
+
+
+class StreamvalError(Exception):
+    """The root of everything this library raises of its own accord."""
+
+
+class UsageError(StreamvalError, ValueError):
+    """An argument cannot work. Raised before anything was started."""
+
+
+class RunError(StreamvalError, RuntimeError):
+    """A run or a pipeline was driven in a way it does not allow."""
+
+
+class ChunkerError(StreamvalError):
+    """A chunking strategy broke its contract."""
+
+
+class ValidatorError(StreamvalError):
+    """A requirement answered with something that is no verdict."""
+
+
+class ValidatorTimeoutError(ValidatorError, TimeoutError):
+    """A requirement gave no verdict within its `timeout`."""
+
+
+class BackendError(StreamvalError):
+    """A backend could not generate, or stopped halfway."""
+
+
+class AuthenticationError(BackendError):
+    """The provider refused the key, or none was given."""
+
+
+class UnknownModelError(BackendError):
+    """The provider knows no such model."""
+
+
+class RateLimitError(BackendError):
+    """The provider asks for fewer requests (HTTP 429)."""
+
+
+class ConnectionFailedError(BackendError):
+    """Nobody answers at the provider's address."""
+
+
+class StreamBrokenError(BackendError):
+    """The stream ended before the model had finished."""
+
+
+class StallError(BackendError, TimeoutError):
+    """No delta arrived for `stall_timeout` seconds."""
+
+
+class DeltaTypeError(BackendError, TypeError):
+    """A backend yielded something that is not a piece of text."""

@@ -1,0 +1,170 @@
+"""What subscribers receive: frozen pydantic models, told apart by `type`.
+
+The order within one attempt::
+
+    started (once a run)
+      { token* quick_check chunk }*          a chunk whose check failed has no `chunk` event
+    streaming_done, full_validation          natural end only
+    retry                                    before each further attempt
+    error                                    an exception ended the run
+    completed                                last, exactly once, on every path
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from streamval.results import (
+    Failure,
+    PartialValidationResult,
+    TriState,
+    Usage,
+    ValidationResult,
+)
+
+
+class BaseEvent(BaseModel):
+    """What every event says: when, of which run, in which attempt.
+
+    Attributes:
+        timestamp: Unix seconds.
+        run_id: The same for all events of one run.
+        attempt: From 1.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    timestamp: float = Field(default_factory=time.time)
+    run_id: str
+    attempt: int
+
+
+class StartedEvent(BaseEvent):
+    """The run begins: first, and once."""
+
+    type: Literal["started"] = "started"
+    model: str
+    requirements: tuple[str, ...] = ()
+    chunking: str
+
+
+class TokenEvent(BaseEvent):
+    """A raw delta, before any check. Sent only where `emit_tokens=True`."""
+
+    type: Literal["token"] = "token"
+    text: str
+
+
+class QuickCheckEvent(BaseEvent):
+    """All lanes have spoken on one chunk, or one of them has failed it.
+
+    Attributes:
+        chunk_index: The chunk that was judged. One past the last chunk for what a requirement
+            with a chunking of its own still held back at the end of the stream.
+        passed: False if any lane failed it.
+        verdict: Fail beats unknown beats pass.
+        results: One a requirement, in their order; `None` for a lane that was cut off.
+    """
+
+    type: Literal["quick_check"] = "quick_check"
+    chunk_index: int
+    passed: bool
+    verdict: TriState
+    results: tuple[PartialValidationResult | None, ...]
+
+
+class ChunkEvent(BaseEvent):
+    """A chunk is delivered. After its QuickCheckEvent, and only if that did not fail."""
+
+    type: Literal["chunk"] = "chunk"
+    text: str
+    chunk_index: int
+    start: int
+    end: int
+    separator: str
+
+
+class StreamingDoneEvent(BaseEvent):
+    """The model has finished of its own accord; the trailing fragment is included."""
+
+    type: Literal["streaming_done"] = "streaming_done"
+    full_text: str
+
+
+class FullValidationEvent(BaseEvent):
+    """Every requirement has judged the whole output."""
+
+    type: Literal["full_validation"] = "full_validation"
+    passed: bool
+    results: tuple[ValidationResult, ...]
+
+
+class RetryEvent(BaseEvent):
+    """A new attempt starts.
+
+    Attributes:
+        attempt: The one starting, 2 or more.
+        reason: Why the last one was rejected.
+        failures: Every requirement that failed, with its reason.
+        mode: `"continue"` from the last good chunk, or `"restart"`.
+        keep_chunks: How many delivered chunks still stand; a UI discards the rest.
+    """
+
+    type: Literal["retry"] = "retry"
+    reason: str
+    failures: tuple[Failure, ...]
+    mode: Literal["continue", "restart"]
+    keep_chunks: int
+
+
+class ErrorEvent(BaseEvent):
+    """An exception ended the run. Whoever drives the run gets the exception itself."""
+
+    type: Literal["error"] = "error"
+    exception_type: str
+    detail: str
+
+
+class CompletedEvent(BaseEvent):
+    """The run is over: last, exactly once, on every path.
+
+    Attributes:
+        success: True only if nothing failed while streaming, nothing raised, and every final
+            validation passed.
+        full_text: What was delivered and still stands.
+        attempts_used: How many attempts were started.
+        usage: Tokens of all attempts together.
+    """
+
+    type: Literal["completed"] = "completed"
+    success: bool
+    full_text: str
+    attempts_used: int
+    usage: Usage
+
+
+Event = Annotated[
+    StartedEvent
+    | TokenEvent
+    | QuickCheckEvent
+    | ChunkEvent
+    | StreamingDoneEvent
+    | FullValidationEvent
+    | RetryEvent
+    | ErrorEvent
+    | CompletedEvent,
+    Field(discriminator="type"),
+]
+"""Any event."""
+
+EventAdapter: TypeAdapter[Any] = TypeAdapter(Event)
+"""Events to JSON and back.
+
+Example:
+    >>> event = TokenEvent(run_id="r", attempt=1, text="Hi")
+    >>> EventAdapter.validate_json(EventAdapter.dump_json(event)) == event
+    True
+"""

@@ -1,0 +1,242 @@
+"""The pipeline: who speaks, who judges, how the stream is cut, and what follows a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiostream import stream
+
+from streamval import bridge
+from streamval.backends.base import Backend, as_messages
+from streamval.chunkers.base import Chunking, check_chunking
+from streamval.errors import RunError, UsageError
+from streamval.operators.fan_out import MAX_PENDING_CHUNKS
+from streamval.repair import Repair
+from streamval.requirements.base import as_requirements
+from streamval.run import Run, StreamResult
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+
+    from reactivex import Observable
+
+    from streamval.backends.base import Prompt
+    from streamval.chunks import Chunk
+    from streamval.events import BaseEvent
+    from streamval.requirements.base import Requirement
+
+P = TypeVar("P", bound="Prompt")
+
+STALL_TIMEOUT = 120.0
+
+
+class Pipeline:
+    """Judges a model's output while it is being written.
+
+        deltas ─ chunk ─┬─ lane: requirement 1 ─┐
+                        ├─ lane: requirement 2 ─┼─ merge_tri_state ─ release ─ events
+                        └─ lane: requirement n ─┘
+           ▲                    │ fail
+           └──── cancel ◀───────┘
+
+    A pipeline holds no state of a run: start as many as you like, one after the other or at once,
+    on one event loop at a time.
+
+    Args:
+        backend: Who speaks: a `Backend`, or a LiteLLM model name. `None` for `$STREAMVAL_MODEL`,
+            else the embedded model (`LocalBackend`).
+        requirements: Who judges: `Requirement` objects, and plain strings for a model to judge.
+        chunking: How the stream is cut; see `streamval.operators.chunk`.
+        retry: What follows a failure. `None` for one attempt.
+        max_pending_chunks: With so many chunks waiting for verdicts, the backend is not read.
+        emit_tokens: Send a `TokenEvent` for each raw delta, before any check.
+        stall_timeout: Seconds without a delta before the run ends with an error; `None` for
+            never.
+        delta_operators: Your operators on the raw stream, before it is cut.
+        chunk_operators: Your operators on chunks, after they are released: a `rewrite`, say.
+        validation_backend: Whom requirements ask, if not `backend`.
+        options: For each generation: `temperature`, `seed`, `max_tokens` and what else the
+            backend knows, over the backend's own.
+
+    Raises:
+        UsageError: If an argument cannot work. Nothing has been started then.
+
+    Example:
+        >>> import asyncio
+        >>> from streamval import ScriptedBackend, stream_check
+        >>> calm = stream_check(lambda text: (text[-1] != "!", "it shouts"), "stay calm")
+        >>> pipeline = Pipeline(ScriptedBackend("Good. Help! More."), requirements=[calm])
+        >>> result = asyncio.run(pipeline.run("How are things?"))
+        >>> result.success, result.text, str(result.failures[0])
+        (False, 'Good.', 'stay calm: it shouts')
+    """
+
+    def __init__(
+        self,
+        backend: Backend | str | None = None,
+        *,
+        requirements: Sequence[Requirement | str] | None = None,
+        chunking: Chunking = "sentence",
+        retry: Repair | None = None,
+        max_pending_chunks: int = MAX_PENDING_CHUNKS,
+        emit_tokens: bool = False,
+        stall_timeout: float | None = STALL_TIMEOUT,
+        delta_operators: Sequence[Callable[[Observable[str]], Observable[str]]] = (),
+        chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
+        validation_backend: Backend | str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if retry is not None and not isinstance(retry, Repair):
+            message = f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"
+            raise UsageError(message)
+        if not isinstance(max_pending_chunks, int) or max_pending_chunks < 1:
+            message = f"max_pending_chunks must be at least 1, not {max_pending_chunks!r}"
+            raise UsageError(message)
+        if stall_timeout is not None and stall_timeout <= 0:
+            message = f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}"
+            raise UsageError(message)
+        self.requirements = as_requirements(requirements)
+        self.chunking = check_chunking(chunking)
+        self.retry = retry
+        self.max_pending_chunks = max_pending_chunks
+        self.emit_tokens = emit_tokens
+        self.stall_timeout = stall_timeout
+        self.delta_operators = _operators("delta_operators", delta_operators)
+        self.chunk_operators = _operators("chunk_operators", chunk_operators)
+        self.backend = as_backend(backend)
+        self.validation_backend = (
+            self.backend if validation_backend is None else as_backend(validation_backend)
+        )
+        self.options = dict(options or {})
+        if retry is not None and retry.mode == "continue" and not self.backend.supports_prefix:
+            message = (
+                f"{self.backend!r} cannot continue a prefix; use Repair(mode='restart'), or leave "
+                "the mode out to continue only where the backend can"
+            )
+            raise UsageError(message)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._active = 0
+
+    def start(self, prompt: Prompt, **options: Any) -> Run:
+        """A run, not started yet: drive it with ``async for`` or ``await``.
+
+        Args:
+            prompt: A text, or a list of messages.
+            **options: For this generation, over the pipeline's.
+
+        Returns:
+            The run.
+
+        Raises:
+            UsageError: If `prompt` is no prompt.
+        """
+        return Run(self, self.backend.request(prompt, **{**self.options, **options}))
+
+    async def run(self, prompt: Prompt, **options: Any) -> StreamResult:
+        """Generate, judge and repair to the end.
+
+        Args:
+            prompt: A text, or a list of messages.
+            **options: For this generation, over the pipeline's.
+
+        Returns:
+            The result. A failed requirement is in it, not an exception.
+
+        Raises:
+            Exception: What a broken backend, chunker or validator raises.
+        """
+        return await self.start(prompt, **options)
+
+    def observe(self, prompt: Prompt, **options: Any) -> Observable[BaseEvent]:
+        """The events as a cold observable: each subscription is a run.
+
+        Disposing cancels the run. An exception that ends it arrives at `on_error`, after its
+        `ErrorEvent` and `CompletedEvent`.
+        """
+        as_messages(prompt)
+        return bridge.from_async_iterable(lambda: self.start(prompt, **options))
+
+    async def map(
+        self,
+        prompts: Iterable[P] | AsyncIterable[P],
+        *,
+        task_limit: int = 8,
+        ordered: bool = True,
+    ) -> AsyncGenerator[tuple[P, StreamResult]]:
+        """Run many prompts, several at a time.
+
+        Args:
+            prompts: The prompts; read only as fast as runs become free.
+            task_limit: How many run at once.
+            ordered: Yield results in the order of the prompts, else as they come.
+
+        Yields:
+            Each prompt with its result.
+
+        Raises:
+            UsageError: If `task_limit` is below 1.
+            Exception: What a run raises; the other runs are cancelled then.
+        """
+        if task_limit < 1:
+            message = f"task_limit must be at least 1, not {task_limit}"
+            raise UsageError(message)
+
+        async def one(prompt: P, *_: P) -> tuple[P, StreamResult]:
+            return prompt, await self.run(prompt)
+
+        me = asyncio.current_task()
+        cancelled_before = me.cancelling() if me else 0
+        results = stream.map(stream.iterate(prompts), one, ordered=ordered, task_limit=task_limit)
+        async with results.stream() as streamer:
+            async for result in streamer:
+                yield result
+        # aiostream can swallow a cancellation that arrives while it cleans up.
+        if me is not None and me.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+
+    def enter(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A run begins on this loop.
+
+        Raises:
+            RunError: If others are still running on another loop.
+        """
+        if self._active and self._loop is not loop:
+            message = (
+                "this pipeline has runs on another event loop; a backend's connections belong to "
+                "one loop, so make a pipeline for each"
+            )
+            raise RunError(message)
+        self._loop = loop
+        self._active += 1
+
+    def leave(self) -> None:
+        """A run has ended."""
+        self._active -= 1
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.backend!r}, requirements={list(self.requirements)!r})"
+
+
+def as_backend(given: Backend | str | None) -> Backend:
+    """A backend from what `backend=` may be given.
+
+    Raises:
+        UsageError: If it is nothing that speaks.
+    """
+    if given is None or isinstance(given, str):
+        from streamval.backends import default_backend  # noqa: PLC0415  imports LiteLLM or a model
+
+        return default_backend(given)
+    if isinstance(given, Backend):
+        return given
+    hint = "an instance of it" if isinstance(given, type) else "a Backend or a LiteLLM model name"
+    message = f"backend cannot be {given!r}; give {hint}"
+    raise UsageError(message)
+
+
+def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
+    if callable(given) or not all(callable(operator) for operator in given):
+        message = f"{name} must be a list of operators (functions from observable to observable)"
+        raise UsageError(message)
+    return tuple(given)

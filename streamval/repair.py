@@ -1,0 +1,120 @@
+"""What follows a failed attempt: how many more, from where, and with what said to the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from streamval.context import Message
+from streamval.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamval.backends.base import GenerationRequest
+    from streamval.results import Failure
+
+Mode: TypeAlias = Literal["continue", "restart"]
+Template: TypeAlias = "str | Callable[[str, Sequence[Failure]], str]"
+
+TEMPLATE = """\
+(An earlier answer was rejected. It has to meet these requirements:
+{failures})
+
+{prompt}"""
+"""The prompt of a new attempt. The original prompt stays last, so that a base model, which only
+continues text, goes on from it."""
+
+RAISED_TEMPERATURE = 0.7
+"""What a temperature of 0 becomes: at 0 most models would write the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Try again after a failure.
+
+    Args:
+        loop_budget: Attempts in all, the first included.
+        mode: `"continue"` keeps the delivered chunks, hands them to the backend as a prefix and
+            generates only what follows; requirements resume from their state after the last kept
+            chunk. `"restart"` begins anew. `None`: continue where the backend can. A failed final
+            validation always restarts, as there is no chunk to blame.
+        template: The prompt of a new attempt: a string with ``{prompt}`` and ``{failures}`` (a
+            line each), or a function of the prompt and the failures.
+
+    Raises:
+        UsageError: If an argument cannot work.
+
+    Example:
+        >>> Repair(loop_budget=3, mode="restart")
+        Repair(loop_budget=3, mode='restart')
+    """
+
+    loop_budget: int = 2
+    mode: Mode | None = None
+    template: Template | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loop_budget, int) or self.loop_budget < 1:
+            message = f"loop_budget counts attempts in all and must be at least 1, not {self.loop_budget!r}"
+            raise UsageError(message)
+        if self.mode not in (None, "continue", "restart"):
+            message = f"mode must be 'continue', 'restart' or None, not {self.mode!r}"
+            raise UsageError(message)
+        if isinstance(self.template, str) and "{prompt}" not in self.template:
+            message = "the template must contain {prompt}, and should contain {failures}"
+            raise UsageError(message)
+
+    def __repr__(self) -> str:
+        template = "" if self.template is None else f", template={self.template!r}"
+        return f"Repair(loop_budget={self.loop_budget}, mode={self.mode!r}{template})"
+
+    def continues(self, *, supports_prefix: bool) -> bool:
+        """Whether a failure in mid-stream continues from the last good chunk."""
+        return supports_prefix and self.mode != "restart"
+
+    def request(
+        self,
+        first: GenerationRequest,
+        attempt: int,
+        failures: Sequence[Failure],
+        prefix: str | None,
+    ) -> GenerationRequest:
+        """The request for a new attempt.
+
+        Args:
+            first: What the first attempt was asked.
+            attempt: The one starting.
+            failures: Why the last one was rejected.
+            prefix: What the output begins with already.
+
+        Returns:
+            The first request with the failures in its last message, and other dice: the seed
+            moves on by one an attempt, and a temperature of 0 is raised.
+        """
+        *turns, last = first.messages
+        return replace(
+            first,
+            messages=(*turns, Message(last.role, self._prompt(last.content, failures))),
+            prefix=prefix or None,
+            options=_other_dice(first.options, attempt),
+            attempt=attempt,
+        )
+
+    def _prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
+        if callable(self.template):
+            return self.template(prompt, failures)
+        lines = "\n".join(f"- {failure}" for failure in failures)
+        template = self.template or TEMPLATE
+        # Not str.format: a template may hold other braces, and so may what is filled in.
+        values = {"prompt": prompt, "failures": lines}
+        return re.sub(r"\{(prompt|failures)\}", lambda name: values[name[1]], template)
+
+
+def _other_dice(options: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+    changed = dict(options)
+    if isinstance(changed.get("seed"), int):
+        changed["seed"] += attempt - 1
+    if changed.get("temperature") == 0:
+        changed["temperature"] = RAISED_TEMPERATURE
+    return changed

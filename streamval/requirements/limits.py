@@ -1,0 +1,133 @@
+"""Limits on how much may be said: words, sentences, characters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamval.chunkers.base import start_chunker
+from streamval.errors import UsageError
+from streamval.requirements.base import Requirement
+from streamval.requirements.check import PASS, UNKNOWN
+from streamval.results import PartialValidationResult, ValidationResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streamval.backends.base import Backend
+    from streamval.context import Context
+
+
+class Limit(Requirement):
+    """At least and at most so many of something.
+
+    Fails with the chunk that goes over the upper limit; passes early where there is only a lower
+    one and it is reached. A lower limit not reached is found at the end.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        count: Callable[[str], int],
+        at_least: int | None,
+        at_most: int | None,
+        **options: Any,
+    ) -> None:
+        if at_least is None and at_most is None:
+            message = f"say how many {what}: at_least=, at_most= or both"
+            raise UsageError(message)
+        if min(at_least or 0, at_most or 0) < 0 or (at_least or 0) > (at_most or at_least or 0):
+            message = f"no output has at least {at_least} and at most {at_most} {what}"
+            raise UsageError(message)
+        bounds = [
+            f"{word} {bound}"
+            for word, bound in (("at least", at_least), ("at most", at_most))
+            if bound is not None
+        ]
+        super().__init__(f"{' and '.join(bounds)} {what}", **options)
+        self._what = what
+        self._count = count
+        self._at_least = at_least or 0
+        self._at_most = at_most
+        self._seen = 0
+
+    async def stream_validate(
+        self, chunk: str, *, backend: Backend | None, ctx: Context | None
+    ) -> PartialValidationResult:
+        """Count on."""
+        del backend, ctx
+        self._seen += self._count(chunk)
+        if self._at_most is not None:
+            if self._seen > self._at_most:
+                reason = f"{self._seen} {self._what}, where {self._at_most} are allowed"
+                return PartialValidationResult("fail", reason=reason)
+            return UNKNOWN
+        return PASS if self._seen >= self._at_least else UNKNOWN
+
+    async def validate(
+        self,
+        backend: Backend | None,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        model_options: Mapping[str, Any] | None = None,
+    ) -> ValidationResult:
+        """Count the whole output."""
+        del backend, format, model_options
+        count = self._count(str(ctx.last_output() or ""))
+        if count < self._at_least:
+            reason = f"only {count} {self._what}, where {self._at_least} are needed"
+            return ValidationResult(False, reason=reason)
+        if self._at_most is not None and count > self._at_most:
+            reason = f"{count} {self._what}, where {self._at_most} are allowed"
+            return ValidationResult(False, reason=reason)
+        return ValidationResult(True)
+
+
+def word_limit(
+    *, at_least: int | None = None, at_most: int | None = None, **options: Any
+) -> Requirement:
+    """At least and at most so many words (runs of characters without whitespace).
+
+    Counts the words of each chunk, so the chunks must not cut through words: with a pipeline
+    chunking of `None`, give it ``chunking="word"``.
+
+    Example:
+        >>> word_limit(at_most=100).description
+        'at most 100 words'
+    """
+    return Limit("words", lambda text: len(text.split()), at_least, at_most, **options)
+
+
+def sentence_limit(
+    *, at_least: int | None = None, at_most: int | None = None, **options: Any
+) -> Requirement:
+    """At least and at most so many sentences, as `SentenceChunker` finds them.
+
+    Example:
+        >>> sentence_limit(at_least=2, at_most=4).description
+        'at least 2 and at most 4 sentences'
+    """
+    return Limit("sentences", count_sentences, at_least, at_most, **options)
+
+
+def char_limit(
+    *, at_least: int | None = None, at_most: int | None = None, **options: Any
+) -> Requirement:
+    """At least and at most so many characters, the whitespace between chunks not counted.
+
+    Example:
+        >>> char_limit(at_most=280).description
+        'at most 280 characters'
+    """
+    return Limit("characters", lambda text: len("".join(text.split())), at_least, at_most, **options)
+
+
+def count_sentences(text: str) -> int:
+    """How many sentences a text has.
+
+    Example:
+        >>> count_sentences("Dr. Who left. Nobody saw it.")
+        2
+    """
+    chunker = start_chunker("sentence")
+    return len(chunker.feed(text)) + len(chunker.flush())

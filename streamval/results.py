@@ -1,0 +1,129 @@
+"""Verdicts: what a requirement says of one chunk, and of the whole output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
+
+TriState = Literal["pass", "fail", "unknown"]
+"""`"pass"`: satisfied so far. `"fail"`: violated, stop. `"unknown"`: cannot tell yet, go on."""
+
+_TRI_STATES = frozenset(get_args(TriState))
+
+# Live objects that came out of a judgement: kept for the caller, left out of JSON and equality.
+_Live = Annotated[Any, Field(exclude=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialValidationResult:
+    """A requirement's tri-state verdict on one chunk.
+
+    Attributes:
+        success: `"pass"`, `"fail"` or `"unknown"`.
+        reason: Why, in words a model can act on: it goes into the repair prompt.
+        score: A confidence, on the validator's own scale.
+        thunk: The model output behind the verdict, if a model judged. Not serialised.
+        context: The context of that judgement. Not serialised.
+
+    Raises:
+        ValueError: If `success` is none of the three.
+
+    Example:
+        >>> PartialValidationResult("fail", reason="too long").as_bool()
+        False
+    """
+
+    success: TriState
+    reason: str | None = field(default=None, kw_only=True)
+    score: float | None = field(default=None, kw_only=True)
+    thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+    context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.success not in _TRI_STATES:
+            message = f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}"
+            raise ValueError(message)
+
+    def as_bool(self) -> bool:
+        """True for `"pass"` only; look at `success` to tell `"unknown"` from `"fail"`."""
+        return self.success == "pass"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """A requirement's verdict on the whole output.
+
+    Attributes:
+        result: Whether the requirement is met.
+        reason: Why, in words a model can act on.
+        score: A confidence, on the validator's own scale.
+        thunk: The model output behind the verdict, if a model judged. Not serialised.
+        context: The context of that judgement. Not serialised.
+        error: What went wrong while judging (an exception is kept as ``"Type: text"``). A result
+            with an error is never a pass.
+
+    Example:
+        >>> bool(ValidationResult(True)), bool(ValidationResult(True, error=ValueError("no JSON")))
+        (True, False)
+    """
+
+    result: bool
+    reason: str | None = field(default=None, kw_only=True)
+    score: float | None = field(default=None, kw_only=True)
+    thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+    context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+    error: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        # Events are JSON: an exception object would not survive the round trip, its words do.
+        if isinstance(self.error, BaseException):
+            object.__setattr__(self, "error", f"{type(self.error).__name__}: {self.error}")
+
+    def as_bool(self) -> bool:
+        """True if the requirement passed and judging it raised nothing."""
+        return self.error is None and bool(self.result)
+
+    def __bool__(self) -> bool:
+        return self.as_bool()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens spent.
+
+    Attributes:
+        prompt_tokens: Tokens read, or `None` where the backend did not say.
+        completion_tokens: Tokens generated, attempts that were cut short included.
+        discarded_tokens: Those of `completion_tokens` that do not stand in the final text.
+        source: Who counted: `"backend"` (it reported), `"deltas"` (we counted what it sent, one
+            a delta) or `"mixed"`.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int = 0
+    discarded_tokens: int = 0
+    source: Literal["backend", "deltas", "mixed"] = "deltas"
+
+    def __add__(self, other: Usage) -> Usage:
+        known = [n for n in (self.prompt_tokens, other.prompt_tokens) if n is not None]
+        return Usage(
+            prompt_tokens=sum(known) if known else None,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            discarded_tokens=self.discarded_tokens + other.discarded_tokens,
+            source=self.source if self.source == other.source else "mixed",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One requirement that failed, and why."""
+
+    requirement: str
+    reason: str | None = None
+    chunk_index: int | None = None
+    """The chunk it failed on; `None` where the whole output failed its final validation."""
+
+    def __str__(self) -> str:
+        return f"{self.requirement}: {self.reason}" if self.reason else self.requirement

@@ -1,0 +1,453 @@
+"""A run: the attempts of one prompt, the events they make, and whoever drives and watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from dataclasses import dataclass, replace
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from reactivex import Observable
+from reactivex.disposable import Disposable
+
+from streamval.attempt import Attempt
+from streamval.bridge import BUFFER, Demand, Subscription, report
+from streamval.chunkers.base import describe_chunking
+from streamval.chunks import Chunk
+from streamval.errors import RunError
+from streamval.events import (
+    BaseEvent,
+    ChunkEvent,
+    CompletedEvent,
+    ErrorEvent,
+    RetryEvent,
+    StartedEvent,
+)
+from streamval.lanes import Checkpoints
+from streamval.results import Failure, Usage, ValidationResult
+from streamval.subscribers import Subscribers
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator
+    from types import TracebackType
+
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.pipeline import Pipeline
+    from streamval.subscribers import Overflow, Sink
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """How one attempt went.
+
+    Attributes:
+        text: All that the model wrote, rejected text and what it continued included.
+        failures: Who failed it, and why.
+        validations: The final validations, if it came that far.
+        usage: Its tokens.
+        seconds: From the request to the last verdict.
+    """
+
+    text: str
+    failures: tuple[Failure, ...]
+    validations: tuple[ValidationResult, ...]
+    usage: Usage
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    """How a run went.
+
+    Attributes:
+        success: True only if nothing failed while streaming, nothing raised, and every final
+            validation passed.
+        text: What was delivered and still stands.
+        attempts: One after the other.
+        failures: Those of the last attempt; empty after a success.
+        validations: The final validations of the last attempt, if it came that far.
+        usage: Tokens of all attempts together.
+    """
+
+    success: bool
+    text: str
+    attempts: tuple[AttemptResult, ...]
+    failures: tuple[Failure, ...]
+    validations: tuple[ValidationResult, ...]
+    usage: Usage
+
+
+class Run:
+    """One prompt on its way through a pipeline. Made by `Pipeline.start`.
+
+    It starts when it is first driven, by ``async for`` or ``await``. Who subscribed before that
+    misses nothing; nothing is kept for those who come later. Leaving ``async with``, or
+    cancelling the task that drives it, closes the backend before control returns. A plain
+    ``async for`` that is left with ``break`` closes it as soon as the loop runs again: Python
+    gives no iterator a way to wait there, so prefer ``async with``.
+
+    Example:
+        >>> import asyncio
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> async def main():
+        ...     async with Pipeline(ScriptedBackend("One. Two.")).start("Count.") as run:
+        ...         async for chunk in run.chunks():
+        ...             print(chunk.text)
+        >>> asyncio.run(main())
+        One.
+        Two.
+    """
+
+    def __init__(self, pipeline: Pipeline, request: GenerationRequest) -> None:
+        self.run_id = uuid.uuid4().hex
+        self._pipeline = pipeline
+        self._request = request
+        self._demand = Demand()
+        self._subscribers = Subscribers(self._demand)
+        self._task: asyncio.Task[StreamResult] | None = None
+        self._cancelling = False
+        self._completed = False
+        self._iterated = False
+        self._error: Exception | None = None
+        self._attempt: Attempt | None = None
+        self._number = 1
+        self._ledger: list[_Entry] = []
+        self._text = StringIO()
+        self._delivered = 0
+
+    # Watching
+
+    def subscribe(self, sink: Sink, overflow: Overflow = "hold") -> DisposableBase:
+        """Call `sink` with each event.
+
+        Args:
+            sink: A function of an event, sync or async. One that raises is reported to the
+                loop's exception handler and hurts neither the run nor the others.
+            overflow: What a full mailbox of an async sink does: `"hold"` the source back, so
+                that nothing is lost, or `"drop"` the oldest event.
+
+        Returns:
+            Dispose of it to unsubscribe.
+
+        Raises:
+            UsageError: If `sink` is no function.
+            RunError: If the run is over.
+        """
+        if self._completed:
+            message = "the run is over; subscribe before it is driven"
+            raise RunError(message)
+        return Disposable(self._subscribers.add(sink, overflow))
+
+    @property
+    def events(self) -> Observable[BaseEvent]:
+        """The events as a hot observable: subscribing does not start the run."""
+
+        def subscribe(
+            observer: ObserverBase[BaseEvent], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            def on_event(event: BaseEvent) -> None:
+                observer.on_next(event)
+                if isinstance(event, CompletedEvent):
+                    if self._error is None:
+                        observer.on_completed()
+                    else:
+                        observer.on_error(self._error)
+
+            return self.subscribe(on_event)
+
+        return Observable(subscribe)
+
+    @property
+    def text(self) -> str:
+        """What has been delivered so far and still stands."""
+        return self._text.getvalue()
+
+    # Driving
+
+    def __aiter__(self) -> AsyncIterator[BaseEvent]:
+        if self._iterated:
+            message = "a run can be iterated once; use subscribe() to watch it from two places"
+            raise RunError(message)
+        self._iterated = True
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncGenerator[BaseEvent]:
+        waiting: deque[BaseEvent] = deque()
+        wake = asyncio.Event()
+        holding = False
+
+        def on_event(event: BaseEvent) -> None:
+            nonlocal holding
+            waiting.append(event)
+            wake.set()
+            if not holding and len(waiting) >= BUFFER:
+                holding = True
+                self._demand.hold()
+
+        if not self._completed:
+            self._subscribers.add(on_event)
+        task = self._started()
+        task.add_done_callback(lambda _: wake.set())
+        try:
+            while True:
+                while waiting:
+                    event = waiting.popleft()
+                    if holding and len(waiting) < BUFFER:
+                        holding = False
+                        self._demand.release()
+                    yield event
+                if task.done():
+                    break
+                wake.clear()
+                await wake.wait()
+            await self._ended(task)
+        finally:
+            await self.aclose()
+
+    async def chunks(self) -> AsyncGenerator[Chunk]:
+        """The delivered chunks: drives the run, as ``async for`` over its events does.
+
+        With a repair that restarts, chunks of a rejected attempt have been yielded before; watch
+        for `RetryEvent` in the events to take them back.
+        """
+        events = self.__aiter__()
+        try:
+            async for event in events:
+                if isinstance(event, ChunkEvent):
+                    yield Chunk(
+                        event.text, event.chunk_index, event.start, event.end, event.separator
+                    )
+        finally:
+            await self.aclose()
+
+    def __await__(self) -> Generator[Any, None, StreamResult]:
+        return self._ended(self._started()).__await__()
+
+    def cancel(self) -> asyncio.Future[None]:
+        """Stop generating. The run completes with `success` false.
+
+        May be called from a subscriber. Cancels at once; await what it returns to know that the
+        backend is closed.
+        """
+        closed = asyncio.get_running_loop().create_future()
+        if self._task is None or self._task.done():
+            closed.set_result(None)
+            return closed
+        self._request_cancel(self._task)
+        self._task.add_done_callback(lambda _: closed.done() or closed.set_result(None))
+        return closed
+
+    async def aclose(self) -> None:
+        """Cancel what is left of the run and wait until the backend is closed."""
+        if self._task is not None and not self._task.done():
+            self._request_cancel(self._task)
+            await self._ended(self._task)
+
+    async def __aenter__(self) -> Run:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _started(self) -> asyncio.Task[StreamResult]:
+        loop = asyncio.get_running_loop()
+        if self._task is None:
+            self._pipeline.enter(loop)
+            self._task = loop.create_task(self._main())
+            self._task.add_done_callback(self._left)
+        elif self._task.get_loop() is not loop:
+            message = "a run belongs to the event loop that started it; start another one here"
+            raise RunError(message)
+        return self._task
+
+    def _request_cancel(self, task: asyncio.Task[StreamResult]) -> None:
+        if not self._cancelling:
+            self._cancelling = True
+            task.cancel()
+
+    async def _ended(self, task: asyncio.Task[StreamResult]) -> StreamResult:
+        """Wait for the run; a cancellation of whoever waits cancels it, and waits on."""
+        interrupted: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as cancelled:
+                interrupted = cancelled
+                self._request_cancel(task)
+        if interrupted is not None:
+            if not task.cancelled():
+                task.exception()  # seen: the cancellation goes first
+            raise interrupted
+        return task.result()
+
+    def _left(self, task: asyncio.Task[StreamResult]) -> None:
+        self._pipeline.leave()
+        if not self._completed:  # cancelled before it took its first step
+            self._complete(success=False)
+        if not task.cancelled():
+            task.exception()  # seen: an observable or a subscriber may be the only one to care
+
+    # Running
+
+    async def _main(self) -> StreamResult:
+        success = False
+        interrupted: asyncio.CancelledError | None = None
+        try:
+            self._emit(
+                StartedEvent,
+                model=self._pipeline.backend.model,
+                requirements=tuple(r.name for r in self._pipeline.requirements),
+                chunking=describe_chunking(self._pipeline.chunking),
+            )
+            success = await self._attempts()
+        except asyncio.CancelledError as cancelled:
+            interrupted = cancelled
+        except Exception as error:  # noqa: BLE001  told to subscribers, then raised below
+            self._error = error
+            self._emit(ErrorEvent, exception_type=type(error).__name__, detail=str(error))
+        self._complete(success=success)
+        await self._subscribers.finish(in_haste=interrupted is not None)
+        if interrupted is not None and not self._cancelling:
+            raise interrupted
+        if self._error is not None:
+            raise self._error
+        return self._result(success=success)
+
+    async def _attempts(self) -> bool:
+        """Attempt after attempt, until one succeeds or the budget is spent."""
+        retry, backend = self._pipeline.retry, self._pipeline.backend
+        continues = retry is not None and retry.continues(supports_prefix=backend.supports_prefix)
+        checkpoints = Checkpoints() if continues else None
+        request, index = self._request, 0
+        while True:
+            attempt = await self._generate(request, index, checkpoints)
+            if not attempt.failures:
+                return True
+            if retry is None or self._number >= retry.loop_budget:
+                return False
+            prefix = None
+            index = 0
+            if checkpoints is not None and not attempt.ended_naturally:
+                prefix, index = attempt.text[: attempt.released_to], attempt.next_index
+                checkpoints.rewind()
+            else:
+                self._restart(checkpoints)
+            self._number += 1
+            self._emit(
+                RetryEvent,
+                reason="; ".join(str(failure) for failure in attempt.failures),
+                failures=attempt.failures,
+                mode="restart" if prefix is None else "continue",
+                keep_chunks=self._delivered,
+            )
+            request = retry.request(self._request, self._number, attempt.failures, prefix)
+
+    async def _generate(
+        self, request: GenerationRequest, index: int, checkpoints: Checkpoints | None
+    ) -> Attempt:
+        attempt = Attempt(
+            self._pipeline, request, self._emit, index=index, checkpoints=checkpoints
+        )
+        loop = asyncio.get_running_loop()
+        entry = _Entry(attempt, loop.time())
+        self._attempt = attempt
+        self._ledger.append(entry)
+
+        def deliver(chunk: Chunk) -> None:
+            self._text.write(chunk.separator)
+            self._text.write(chunk.text)
+            self._delivered += 1
+            attempt.deliver(chunk)
+
+        try:
+            async with Subscription(attempt.delivered(), deliver, self._demand) as subscription:
+                await subscription.completed()
+        finally:
+            entry.seconds = loop.time() - entry.began
+        return attempt
+
+    def _restart(self, checkpoints: Checkpoints | None) -> None:
+        """Nothing of what was delivered stands."""
+        self._text = StringIO()
+        self._delivered = 0
+        for entry in self._ledger:
+            entry.discarded = True
+        if checkpoints is not None:
+            checkpoints.reset()
+
+    # Telling
+
+    def _emit(self, event: type[BaseEvent], **fields: Any) -> None:
+        self._subscribers.publish(event(run_id=self.run_id, attempt=self._number, **fields))
+
+    def _complete(self, *, success: bool) -> None:
+        self._completed = True
+        self._emit(
+            CompletedEvent,
+            success=success,
+            full_text=self.text,
+            attempts_used=len(self._ledger),
+            usage=self._usage(success=success),
+        )
+
+    def _usage(self, *, success: bool) -> Usage:
+        usages = [entry.usage(success=success) for entry in self._ledger]
+        total = usages[0] if usages else Usage()
+        for usage in usages[1:]:
+            total += usage
+        return total
+
+    def _result(self, *, success: bool) -> StreamResult:
+        last = self._ledger[-1].attempt if self._ledger else None
+        return StreamResult(
+            success=success,
+            text=self.text,
+            attempts=tuple(entry.result(success=success) for entry in self._ledger),
+            failures=last.failures if last else (),
+            validations=last.validations if last else (),
+            usage=self._usage(success=success),
+        )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An attempt in the books of a run.
+
+    Attributes:
+        attempt: The attempt.
+        began: When, on the loop's clock.
+        seconds: How long it took, once it is over.
+        discarded: Whether a restart has thrown all of it away.
+    """
+
+    attempt: Attempt
+    began: float
+    seconds: float = 0.0
+    discarded: bool = False
+
+    def usage(self, *, success: bool) -> Usage:
+        """Its tokens, and how many of them do not stand in the text."""
+        usage = self.attempt.usage
+        if success and not self.attempt.failures:
+            return usage
+        standing = 0 if self.discarded else self.attempt.standing_tokens
+        return replace(usage, discarded_tokens=max(usage.completion_tokens - standing, 0))
+
+    def result(self, *, success: bool) -> AttemptResult:
+        attempt = self.attempt
+        return AttemptResult(
+            text=attempt.text,
+            failures=attempt.failures,
+            validations=attempt.validations,
+            usage=self.usage(success=success),
+            seconds=self.seconds,
+        )

@@ -1,0 +1,150 @@
+"""Who listens to a run: each subscriber on its own, so that none can hurt the run or the others."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from streamval.bridge import BUFFER, CLOSING_GRACE, Demand, Scope, report
+from streamval.errors import UsageError
+
+if TYPE_CHECKING:
+    from streamval.events import BaseEvent
+
+Overflow: TypeAlias = Literal["hold", "drop"]
+Sink: TypeAlias = "Callable[[Any], object | Awaitable[object]]"
+
+
+class Subscribers:
+    """The subscribers of one run.
+
+    A sync sink is called where the event arises. An async one gets a mailbox and a task of its
+    own, so that it may be slow: a full mailbox holds the source back, or drops the oldest event.
+    """
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+        self._scope = Scope(demand)
+        self._sinks: list[_Subscriber] = []
+
+    def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
+        """Subscribe; returns how to unsubscribe."""
+        if not callable(sink):
+            message = (
+                f"a subscriber is a function of an event, sync or async, not {type(sink).__name__}"
+            )
+            raise UsageError(message)
+        if overflow not in ("hold", "drop"):
+            message = f"overflow must be 'hold' or 'drop', not {overflow!r}"
+            raise UsageError(message)
+        subscriber = _Subscriber(sink, overflow, self._scope)
+        self._sinks.append(subscriber)
+
+        def remove() -> None:
+            if subscriber in self._sinks:
+                self._sinks.remove(subscriber)
+                subscriber.close()
+
+        return remove
+
+    def publish(self, event: BaseEvent) -> None:
+        """Hand an event to each of them, in the order they subscribed."""
+        for subscriber in tuple(self._sinks):
+            subscriber.deliver(event)
+
+    async def finish(self, *, in_haste: bool) -> None:
+        """Wait until the async ones have handled what is in their mailboxes.
+
+        Args:
+            in_haste: The run was cancelled: do not wait longer than the bridge's closing grace.
+        """
+        handling = [task for subscriber in self._sinks if (task := subscriber.close())]
+        try:
+            if handling:
+                await asyncio.wait(handling, timeout=CLOSING_GRACE if in_haste else None)
+        finally:
+            await self._scope.aclose()
+
+
+class _Subscriber:
+    """A sink, and a mailbox once it has turned out to be async."""
+
+    def __init__(self, sink: Sink, overflow: Overflow, scope: Scope) -> None:
+        self._sink = sink
+        self._overflow = overflow
+        self._scope = scope
+        self._mail: deque[BaseEvent] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._wake: asyncio.Event | None = None
+        self._closed = False
+        self._holding = False
+
+    def deliver(self, event: BaseEvent) -> None:
+        if self._mail is not None:
+            self._post(self._mail, event)
+            return
+        try:
+            answer = self._sink(event)
+        except Exception as error:  # noqa: BLE001  a subscriber must not hurt the run
+            self._report(error)
+            return
+        if answer is not None and inspect.isawaitable(answer):
+            self._mail = deque()
+            self._wake = asyncio.Event()
+            self._task = self._scope.spawn(self._handle(answer, self._mail, self._wake))
+
+    def close(self) -> asyncio.Task[None] | None:
+        """No more events will come; returns the task that handles the last ones."""
+        self._closed = True
+        if self._wake is not None:
+            self._wake.set()
+        return self._task
+
+    def _post(self, mail: deque[BaseEvent], event: BaseEvent) -> None:
+        mail.append(event)
+        if len(mail) >= BUFFER:
+            if self._overflow == "drop":
+                if len(mail) > BUFFER:
+                    mail.popleft()
+            elif not self._holding:
+                self._holding = True
+                self._scope.demand.hold()
+        assert self._wake is not None
+        self._wake.set()
+
+    async def _handle(
+        self, first: Awaitable[object], mail: deque[BaseEvent], wake: asyncio.Event
+    ) -> None:
+        try:
+            await self._attempt(first)
+            while True:
+                while mail:
+                    event = mail.popleft()
+                    if len(mail) < BUFFER:
+                        self._let_go()
+                    await self._attempt(self._sink(event))
+                if self._closed:
+                    return
+                wake.clear()
+                await wake.wait()
+        finally:
+            self._let_go()
+
+    async def _attempt(self, answer: object) -> None:
+        try:
+            if inspect.isawaitable(answer):
+                await answer
+        except Exception as error:  # noqa: BLE001  a subscriber must not hurt the run
+            self._report(error)
+
+    def _let_go(self) -> None:
+        if self._holding:
+            self._holding = False
+            self._scope.demand.release()
+
+    def _report(self, error: Exception) -> None:
+        name = getattr(self._sink, "__qualname__", type(self._sink).__name__)
+        report(f"The subscriber {name} raised; the run goes on", error)
