@@ -27,8 +27,11 @@ LOOKAHEAD = 80
 QUOTED = 120
 """Characters for which an unclosed quotation or bracket keeps a sentence from ending."""
 
-PATIENCE = 3 * CONTEXT
-"""Characters that may gather before they are looked at, whatever they are."""
+LONGEST_MARKER = 16
+"""Characters, whitespace before it included, of the longest list marker that is looked for."""
+
+PATIENCE = 64
+"""Deltas that may gather before they are looked at, whatever they bring."""
 
 _CLOSER = r"""["'”“’»›)\]}」』）》〉】]"""
 _SPACED = r"[.!?…؟۔।॥։:;]"
@@ -37,11 +40,12 @@ _MARKER = r"(?:[•⁃]\s?)?(?:\d{1,3}|[a-z])(?:\.\)|[.)])"
 _CANDIDATE = re.compile(
     rf"(?P<wide>{_WIDE}+{_CLOSER}*)"
     rf"|{_SPACED}+{_CLOSER}*(?=\s|\Z)"
-    r"|(?<!\S)(?:[•⁃]\s?)?(?:\d{1,3}|[a-z])\)(?=\s|\Z)"
+    r"|(?<=[\da-z])\)(?=\s|\Z)"
     r"|\n"
 )
 _TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]")
 _SPACE = re.compile(r"\s")
+_NEEDS_SPACE = ".!?:;)"
 _ANYTHING = re.compile("")
 _NEXT_WORD = re.compile(r"\s*\n[^\S\n]*\n|\s+(?:[^\w\s]+\s+)*\S*\w\S*(?=\s)")
 _MARKER_ALONE = re.compile(rf"\s*({_MARKER})")
@@ -87,18 +91,29 @@ class SentenceChunker(PendingChunker):
     def __init__(self, *, lang: str | None = None, max_chars: int | None = None) -> None:
         super().__init__(max_chars=max_chars)
         self._lang = lang
+        self._unseen: list[str] = []
         self._recent = ""
         self._from = 0
         self._awaited = _TRIGGER
         self._next_item: str | None = None
 
+    def feed(self, delta: str) -> list[Chunk]:
+        """Take the next piece of text; return the chunks it completes."""
+        # What runs for every token: most of them bring nothing that could decide anything.
+        if self._max_chars is not None or type(delta) is not str or len(self._unseen) > PATIENCE:
+            return super().feed(delta)
+        trigger = self._awaited.search(delta)
+        if trigger is not None:
+            if self._awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
+                return self.advance(delta)
+            # A terminator at the end of a delta: nothing can be decided before more comes.
+            self._awaited = _SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
+        self._unseen.append(delta)
+        return []
+
     def advance(self, delta: str) -> list[Chunk]:
         """Decide every candidate about which enough is known."""
-        self._pieces.append(delta)  # keep(), spelled out: this line runs for every token
-        self._length += len(delta)
-        self._recent += delta
-        if len(self._recent) <= PATIENCE and not self._awaited.search(delta):
-            return []
+        self._unseen.append(delta)
         return self._decide(ended=False)
 
     def flush(self) -> list[Chunk]:
@@ -111,10 +126,21 @@ class SentenceChunker(PendingChunker):
         self._recent = self.pending()
         self._from, self._awaited, self._next_item = 0, _TRIGGER, None
 
+    def __copy__(self) -> SentenceChunker:
+        """A copy that goes on from here, independent of the original."""
+        twin = super().__copy__()
+        assert isinstance(twin, SentenceChunker)
+        twin._unseen = list(self._unseen)
+        return twin
+
     def _decide(self, *, ended: bool) -> list[Chunk]:
+        unseen = "".join(self._unseen)
+        self._unseen = []
+        self.keep(unseen)
+        self._recent += unseen
         chunks: list[Chunk] = []
         while True:
-            found = _CANDIDATE.search(self._recent, self._from)
+            found = _next_candidate(self._recent, self._from)
             if found is None:
                 self._from, self._awaited = len(self._recent), _TRIGGER
                 self._forget()
@@ -154,12 +180,14 @@ class SentenceChunker(PendingChunker):
                 return found.end()
             return None
         end = found.end()
-        marker = _MARKER_ALONE.fullmatch(text, 0, end)
-        if marker is not None:  # "1." begins an item, it does not end a sentence
+        if end <= LONGEST_MARKER and (marker := _MARKER_ALONE.fullmatch(text, 0, end)):
+            # "1." begins an item, it does not end a sentence.
             self._next_item = _successor(marker.group(1))
             return None
         if self._next_item is not None and text.endswith(self._next_item, 0, end):
             return end - len(self._next_item)
+        if found.group() == ")":
+            return None
         begin = max(end - CONTEXT, 0)
         shown = text[begin:known]
         return end if _ends_sentence(self._lang, shown, end - begin) else None
@@ -169,6 +197,14 @@ class SentenceChunker(PendingChunker):
         drop = self._from - CONTEXT
         if drop > CONTEXT:
             self._recent, self._from = self._recent[drop:], CONTEXT
+
+
+def _next_candidate(text: str, start: int) -> re.Match[str] | None:
+    while trigger := _TRIGGER.search(text, start):
+        if found := _CANDIDATE.match(text, trigger.start()):
+            return found
+        start = trigger.end()
+    return None
 
 
 def _ends_sentence(lang: str | None, text: str, at: int) -> bool:

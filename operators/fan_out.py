@@ -125,7 +125,7 @@ class _FanOut:
         self._demand = demand
         self._max_pending = max_pending
         self._missing: dict[int, int] = {}
-        self._first: int | None = None
+        self._first = 0
         self._last: Chunk | None = None
         self._limit: int | None = None
         self._holding = False
@@ -134,7 +134,7 @@ class _FanOut:
     def on_chunk(self, chunk: Chunk) -> None:
         if self._limit is not None:
             return
-        if self._first is None:
+        if self._last is None:
             self._first = chunk.index
         self._last = chunk
         if not self.lanes:
@@ -143,10 +143,11 @@ class _FanOut:
         self._missing[chunk.index] = len(self.lanes)
         for lane in self.lanes:
             lane.feed(chunk)
-        if not self._holding and len(self._missing) >= self._max_pending:
-            self._holding = True
-            self._demand.hold()
-        self._demand.yield_turn()
+        if self._missing:  # some lane has to wait for something
+            if not self._holding and len(self._missing) >= self._max_pending:
+                self._holding = True
+                self._demand.hold()
+            self._demand.yield_turn()
 
     def on_judged(self, lane: Lane, chunk: Chunk, result: PartialValidationResult) -> None:
         index = chunk.index
@@ -157,19 +158,19 @@ class _FanOut:
             self._missing = {open_: n for open_, n in self._missing.items() if open_ < index}
             for other in self.lanes:
                 other.stop_at(index)
-        elif self._missing[index] == 1:
-            del self._missing[index]
+        elif (missing := self._missing[index] - 1) > 0:
+            self._missing[index] = missing
         else:
-            self._missing[index] -= 1
+            del self._missing[index]
         if self._holding and len(self._missing) < self._max_pending:
             self._holding = False
             self._demand.release()
         covered = lane.covered if lane.requirement.hold else None
-        first = self._first or 0
         self._observer.on_next(
-            Verdict(lane.position, chunk, result, len(self.lanes), first, covered)
+            Verdict(lane.position, chunk, result, len(self.lanes), self._first, covered)
         )
-        self._complete_if_done()
+        if self._source_ended:
+            self._complete_if_done()
 
     def on_completed(self) -> None:
         last = self._last

@@ -8,7 +8,6 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import reactivex
-from reactivex import Observable
 from reactivex import operators as ops
 
 from streamval import bridge
@@ -33,7 +32,7 @@ from streamval.verdicts import Check
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+    from reactivex import Observable
 
     from streamval.backends.base import GenerationRequest
     from streamval.chunks import Chunk
@@ -71,6 +70,7 @@ class Attempt:
         self.standing_tokens = 0
         self._pipeline = pipeline
         self._emit = emit
+        self._emit_tokens = pipeline.emit_tokens
         self._index = index
         self._checkpoints = checkpoints
         self._judges: tuple[Requirement, ...] = ()
@@ -130,23 +130,23 @@ class Attempt:
         )
 
     def _deltas(self) -> Observable[str]:
-        """What the backend says, counted, recorded, and through the user's delta operators."""
+        """What the backend says: counted, through the user's delta operators, recorded."""
         pipeline = self._pipeline
-        deltas = bridge.from_async_iterable(
-            lambda: pipeline.backend.stream(self.request), stall_timeout=pipeline.stall_timeout
+        texts = bridge.from_async_iterable(
+            lambda: pipeline.backend.stream(self.request),
+            each=self._count if pipeline.delta_operators else self._count_and_record,
+            stall_timeout=pipeline.stall_timeout,
         )
         if not pipeline.delta_operators:
-            return deltas.pipe(_each(self._on_delta, self._record))
-        texts: Observable[str] = deltas.pipe(_each(self._on_delta), *pipeline.delta_operators)
-        return texts.pipe(_each(self._record))
+            return texts
+        transformed: Observable[str] = texts.pipe(*pipeline.delta_operators)
+        return transformed.pipe(ops.map(self._record))
 
-    def _on_delta(self, delta: str | Delta) -> str:
-        if isinstance(delta, Delta) and delta.usage is not None:
-            self._reported = delta.usage
-        text = text_of(delta)
+    def _count(self, delta: str | Delta) -> str:
+        text = delta if type(delta) is str else self._unwrap(delta)
         if text:
             self._tokens += 1
-            if self._pipeline.emit_tokens:
+            if self._emit_tokens:
                 self._emit(TokenEvent, text=text)
         return text
 
@@ -155,6 +155,23 @@ class Attempt:
         if self._checkpoints is not None:
             self._token_ends.append(self._raw.tell())
         return text
+
+    def _count_and_record(self, delta: str | Delta) -> str:
+        # Both of the above in one call, as it runs once a token.
+        text = delta if type(delta) is str else self._unwrap(delta)
+        if text:
+            self._tokens += 1
+            self._raw.write(text)
+            if self._emit_tokens:
+                self._emit(TokenEvent, text=text)
+            if self._checkpoints is not None:
+                self._token_ends.append(self._raw.tell())
+        return text
+
+    def _unwrap(self, delta: str | Delta) -> str:
+        if isinstance(delta, Delta) and delta.usage is not None:
+            self._reported = delta.usage
+        return text_of(delta)
 
     def _on_start(self, judges: tuple[Requirement, ...]) -> None:
         self._judges = judges
@@ -235,27 +252,3 @@ async def _validate(requirement: Requirement, backend: Any, ctx: Context) -> Val
             return ValidationResult(True, reason=reason)
         return ValidationResult(False, reason=reason, error=str(error))
     return result
-
-
-def _each(*functions: Callable[[Any], str]) -> Callable[[Observable[Any]], Observable[str]]:
-    """Pass each delta through functions and drop what is empty: `map` and `filter` in one, as it
-    runs for every token."""
-    first, *rest = functions
-
-    def operator(source: Observable[Any]) -> Observable[str]:
-        def subscribe(
-            observer: ObserverBase[str], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            def on_next(delta: Any) -> None:
-                if text := first(delta):
-                    for function in rest:
-                        function(text)
-                    observer.on_next(text)
-
-            return source.subscribe(
-                on_next, observer.on_error, observer.on_completed, scheduler=scheduler
-            )
-
-        return Observable(subscribe)
-
-    return operator

@@ -1,7 +1,7 @@
 """Lanes: one clone of a requirement each, judging chunks beside the others.
 
-A lane is a queue of chunks and as many worker tasks as its requirement's `max_concurrency` allows.
-The operator `fan_out` feeds them.
+A lane is a queue of chunks and as many workers as its requirement's `max_concurrency` allows. The
+operator `fan_out` feeds it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from streamval.chunkers.base import shifted, start_chunker
 from streamval.errors import ValidatorError, ValidatorTimeoutError
 from streamval.results import PartialValidationResult
-from streamval.verdicts import worst
+from streamval.worker import WAITING, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from typing import Any
 
     from streamval.backends.base import Backend
     from streamval.bridge import Scope
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from streamval.requirements.base import Requirement
 
 UNKNOWN = PartialValidationResult("unknown")
+_RANK = {"pass": 0, "unknown": 1, "fail": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,12 @@ class Lane:
         state: What it goes on from.
         judged: Called with each verdict.
         failed: Called with what the validator raised, where that ends the run.
+        scope: Owns the workers.
         nested: Whether its own chunks never reach across the pipeline's, so that each of those
             ends one of its own.
+        backend: Handed to the requirement.
+        ctx: Handed to the requirement.
+        checkpoints: Where to keep the state after each chunk, if anywhere.
     """
 
     def __init__(
@@ -129,9 +135,11 @@ class Lane:
         self._ctx = ctx
         self._checkpoints = checkpoints
         self._chunks: deque[Chunk] = deque()
-        self._idle: list[asyncio.Future[None]] = []
-        self._workers: dict[asyncio.Task[None], int | None] = {}
+        self._alone = self._chunker is None and self.requirement.timeout is None
+        self._idle: list[Worker[PartialValidationResult]] = []
+        self._judging: dict[Worker[PartialValidationResult], Chunk | None] = {}
         self._limit: int | None = None
+        self._add_worker()
 
     @property
     def keeps_a_tail(self) -> bool:
@@ -139,22 +147,44 @@ class Lane:
         return self._chunker is not None and not self._nested
 
     def feed(self, chunk: Chunk) -> None:
-        """Queue a chunk. One without text is the end of the stream: the tail is due."""
-        self._chunks.append(chunk)
-        if self._idle:
-            waiter = self._idle.pop()
-            if not waiter.done():
-                waiter.set_result(None)
-        elif len(self._workers) < self.requirement.max_concurrency:
-            self._workers[self._scope.spawn(self._work())] = None
+        """Judge a chunk, or queue it while all workers are busy.
+
+        A chunk without text is the end of the stream: the tail is due.
+        """
+        if self._limit is not None and chunk.index >= self._limit:
+            return
+        if not self._idle:
+            self._chunks.append(chunk)
+            if len(self._judging) < self.requirement.max_concurrency:
+                self._add_worker()
+            return
+        worker = self._idle[-1]
+        self._judging[worker] = chunk
+        try:
+            result = worker.first_step(self._judgement(chunk))
+        except asyncio.CancelledError:
+            self._failed(self._cancelled_from_inside())
+        except Exception as error:  # noqa: BLE001  its on_error decides
+            self._judging[worker] = None
+            self._raised(chunk, error)
+        else:
+            if result is WAITING:
+                self._idle.pop()
+            else:
+                self._judging[worker] = None
+                self._conclude(chunk, result)
 
     def stop_at(self, index: int) -> None:
-        """Chunk `index` and later ones need no verdict any more."""
+        """Chunk `index` and later ones need no verdict any more; below 0, nothing does."""
         self._limit = index
         me = asyncio.current_task()
-        for worker, judging in self._workers.items():
-            if worker is not me and (judging is None or judging >= index):
-                worker.cancel()
+        for worker, chunk in self._judging.items():
+            pointless = index < 0 if chunk is None else chunk.index >= index
+            if pointless and worker.task is not me:
+                worker.task.cancel()
+
+    def _add_worker(self) -> None:
+        self._judging[Worker(self._work, self._scope)] = None
 
     def _pieces(self, chunk: Chunk) -> Sequence[Chunk]:
         """The chunk, or what this lane's own chunker makes of it."""
@@ -167,67 +197,99 @@ class Lane:
             return [shifted(piece, self._base) for piece in pieces]
         return pieces
 
-    async def _work(self) -> None:
-        me = asyncio.current_task()
-        assert me is not None
-        loop = asyncio.get_running_loop()
+    async def _work(self, worker: Worker[PartialValidationResult]) -> None:
+        """Judge what has queued up, then finish what did not end in its first step."""
         try:
             while True:
                 while self._chunks:
                     chunk = self._chunks.popleft()
                     if self._limit is not None and chunk.index >= self._limit:
                         return
-                    self._workers[me] = chunk.index
-                    self._judged(self, chunk, await self._judge(chunk))
-                self._workers[me] = None
-                waiter = loop.create_future()
-                self._idle.append(waiter)
-                await waiter
+                    self._judging[worker] = chunk
+                    await self._see_through(chunk, self._judgement(chunk))
+                self._judging[worker] = None
+                self._idle.append(worker)
+                work = await worker.handed_over()
+                chunk = self._judging[worker]
+                assert chunk is not None
+                await self._see_through(chunk, work)
         except asyncio.CancelledError:
-            if me.cancelling():
+            if worker.task.cancelling():
                 raise
-            name = self.requirement.name
-            message = f"requirement {name!r} was cancelled from inside while it judged a chunk"
-            self._failed(ValidatorError(message))
-        except Exception as error:  # noqa: BLE001  ends the run, as the error it is
+            self._failed(self._cancelled_from_inside())
+
+    async def _see_through(
+        self, chunk: Chunk, judgement: Awaitable[PartialValidationResult]
+    ) -> None:
+        try:
+            result = await judgement
+        except Exception as error:  # noqa: BLE001  its on_error decides
+            self._raised(chunk, error)
+        else:
+            self._conclude(chunk, result)
+
+    def _cancelled_from_inside(self) -> ValidatorError:
+        name = self.requirement.name
+        message = f"requirement {name!r} was cancelled from inside while it judged a chunk"
+        return ValidatorError(message)
+
+    def _judgement(self, chunk: Chunk) -> Coroutine[Any, Any, PartialValidationResult]:
+        """The coroutine that judges a chunk: the requirement's own wherever that is enough."""
+        if self._alone and chunk.text:
+            return self.requirement.stream_validate(
+                chunk.text, backend=self._backend, ctx=self._ctx
+            )
+        return self._judge_pieces(chunk)
+
+    async def _judge_pieces(self, chunk: Chunk) -> PartialValidationResult:
+        """Judge all pieces of a chunk; the first failure decides, else the least certain one."""
+        verdict = None
+        for piece in self._pieces(chunk):
+            try:
+                result = self._checked(await self._ask(piece), piece)
+            except Exception as error:
+                result = on_error(self.requirement, error, piece)
+            if verdict is None or _RANK[result.success] > _RANK[verdict.success]:
+                verdict = result
+            if result.success == "fail":
+                break
+        return verdict or UNKNOWN
+
+    def _checked(self, result: object, piece: Chunk) -> PartialValidationResult:
+        """A result that is one, its pass noted for chunks that are held."""
+        if not isinstance(result, PartialValidationResult):
+            message = (
+                f"stream_validate of {self.requirement.name!r} returned {type(result).__name__}; "
+                "return a PartialValidationResult"
+            )
+            raise ValidatorError(message)
+        if result.success == "pass" and piece.end > self.covered:
+            self.covered = piece.end
+        return result
+
+    def _conclude(self, chunk: Chunk, result: PartialValidationResult) -> None:
+        try:
+            if self._alone and chunk.text:
+                self._checked(result, chunk)
+            if self._checkpoints is not None and result.success != "fail":
+                state = LaneState(self.requirement, self._chunker, self._base)
+                self._checkpoints.save(self.position, chunk.index, state)
+            self._judged(self, chunk, result)
+        except Exception as error:  # noqa: BLE001  a copy or somebody downstream raised
             self._failed(error)
 
-    async def _judge(self, chunk: Chunk) -> PartialValidationResult:
-        """Judge all pieces of a chunk; the first failure decides, else the least certain one."""
-        results: list[PartialValidationResult] = []
-        for piece in self._pieces(chunk):
-            result = await self._ask(piece)
-            if result.success == "fail":
-                return result
-            if result.success == "pass" and piece.end > self.covered:
-                self.covered = piece.end
-            results.append(result)
-        if self._checkpoints is not None:
-            state = LaneState(self.requirement, self._chunker, self._base)
-            self._checkpoints.save(self.position, chunk.index, state)
-        if len(results) == 1:
-            return results[0]
-        verdict = worst({result.success for result in results})
-        return next((result for result in results if result.success == verdict), UNKNOWN)
+    def _raised(self, chunk: Chunk, error: Exception) -> None:
+        if self.requirement.on_error == "raise":
+            self._failed(error)
+        else:
+            self._conclude(chunk, on_error(self.requirement, error, chunk))
 
     async def _ask(self, piece: Chunk) -> PartialValidationResult:
-        requirement = self.requirement
-        try:
-            if requirement.timeout is None:
-                result = await requirement.stream_validate(
-                    piece.text, backend=self._backend, ctx=self._ctx
-                )
-            else:
-                result = await self._ask_within(requirement.timeout, piece)
-            if not isinstance(result, PartialValidationResult):
-                message = (
-                    f"stream_validate of {requirement.name!r} returned {type(result).__name__}; "
-                    "return a PartialValidationResult"
-                )
-                raise ValidatorError(message)
-        except Exception as error:
-            return on_error(requirement, error, piece)
-        return result
+        if self.requirement.timeout is not None:
+            return await self._ask_within(self.requirement.timeout, piece)
+        return await self.requirement.stream_validate(
+            piece.text, backend=self._backend, ctx=self._ctx
+        )
 
     async def _ask_within(self, timeout: float, piece: Chunk) -> PartialValidationResult:
         try:

@@ -6,16 +6,14 @@ Plain objects without tasks or observables; the operators `merge_tri_state` and 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from streamval.chunks import Chunk
     from streamval.results import PartialValidationResult, TriState
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What one lane says of one chunk.
 
     Attributes:
@@ -36,8 +34,7 @@ class Verdict:
     covered: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(NamedTuple):
     """What all lanes together say of one chunk.
 
     Attributes:
@@ -75,7 +72,7 @@ class TriStateMerge:
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, list[Verdict | None]] = {}
+        self._open: dict[int, _Row] = {}
         self._next = 0
         self._covered: dict[int, int] = {}
         self._failed = False
@@ -84,37 +81,59 @@ class TriStateMerge:
         """Take a verdict; return the checks that it completes."""
         if self._failed:
             return []
-        self._next = max(self._next, verdict.first)
-        row = self._open.setdefault(verdict.chunk.index, [None] * verdict.lanes)
-        if row:
-            row[verdict.lane] = verdict
+        index = verdict.chunk.index
+        row = self._open.get(index)
+        if row is None:
+            row = self._open[index] = _Row(verdict.chunk, verdict.lanes)
+            self._next = max(self._next, verdict.first)
+        row.add(verdict)
+        if not row.complete or index != self._next:
+            return []
         checks = []
-        while (ready := self._open.get(self._next)) is not None and _complete(ready):
+        while row is not None and row.complete:
             del self._open[self._next]
             self._next += 1
-            checks.append(self._check(ready, verdict.chunk))
-            if checks[-1].success == "fail":
+            checks.append(self._check(row))
+            if row.failed:
                 self._failed = True
                 self._open.clear()
                 break
+            row = self._open.get(self._next)
         return checks
 
-    def _check(self, row: list[Verdict | None], chunk: Chunk) -> Check:
-        given = [verdict for verdict in row if verdict is not None]
-        for verdict in given:
-            if verdict.covered is not None:
-                known = self._covered.get(verdict.lane, 0)
-                self._covered[verdict.lane] = max(known, verdict.covered)
+    def _check(self, row: _Row) -> Check:
+        for lane, covered in row.covered.items():
+            self._covered[lane] = max(self._covered.get(lane, 0), covered)
         return Check(
-            chunk=given[0].chunk if given else chunk,
-            success=worst({verdict.result.success for verdict in given}),
-            results=tuple(None if verdict is None else verdict.result for verdict in row),
-            covered=min(self._covered.values()) if self._covered else None,
+            row.chunk,
+            worst({result.success for result in row.results if result is not None}),
+            tuple(row.results),
+            min(self._covered.values()) if self._covered else None,
         )
 
 
-def _complete(row: list[Verdict | None]) -> bool:
-    return None not in row or any(v is not None and v.result.success == "fail" for v in row)
+class _Row:
+    """The verdicts on one chunk so far."""
+
+    __slots__ = ("chunk", "complete", "covered", "failed", "missing", "results")
+
+    def __init__(self, chunk: Chunk, lanes: int) -> None:
+        self.chunk = chunk
+        self.results: list[PartialValidationResult | None] = [None] * lanes
+        self.covered: dict[int, int] = {}
+        self.missing = lanes
+        self.failed = False
+        self.complete = False
+
+    def add(self, verdict: Verdict) -> None:
+        if self.results:
+            self.results[verdict.lane] = verdict.result
+            self.missing -= 1
+        if verdict.covered is not None:
+            self.covered[verdict.lane] = verdict.covered
+        if verdict.result.success == "fail":
+            self.failed = True
+        self.complete = self.failed or not self.missing
 
 
 class ReleaseOrder:
