@@ -97,6 +97,8 @@ class Usage:
         prompt_tokens: Tokens read, or `None` where the backend did not say.
         completion_tokens: Tokens generated, attempts that were cut short included.
         discarded_tokens: Those of `completion_tokens` that do not stand in the final text.
+        reused_tokens: Those that stand although their attempt failed: a repair continued behind
+            them, where a restart would have paid for them again.
         source: Who counted: `"backend"` (it reported), `"deltas"` (we counted what it sent, one
             a delta) or `"mixed"`.
     """
@@ -104,6 +106,7 @@ class Usage:
     prompt_tokens: int | None = None
     completion_tokens: int = 0
     discarded_tokens: int = 0
+    reused_tokens: int = 0
     source: Literal["backend", "deltas", "mixed"] = "deltas"
 
     def __add__(self, other: Usage) -> Usage:
@@ -112,6 +115,7 @@ class Usage:
             prompt_tokens=sum(known) if known else None,
             completion_tokens=self.completion_tokens + other.completion_tokens,
             discarded_tokens=self.discarded_tokens + other.discarded_tokens,
+            reused_tokens=self.reused_tokens + other.reused_tokens,
             source=self.source if self.source == other.source else "mixed",
         )
 

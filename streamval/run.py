@@ -440,7 +440,9 @@ class _Entry:
         if success and not self.attempt.failures:
             return usage
         standing = 0 if self.discarded else self.attempt.standing_tokens
-        return replace(usage, discarded_tokens=max(usage.completion_tokens - standing, 0))
+        standing = min(standing, usage.completion_tokens)
+        discarded = usage.completion_tokens - standing
+        return replace(usage, discarded_tokens=discarded, reused_tokens=standing)
 
     def result(self, *, success: bool) -> AttemptResult:
         attempt = self.attempt

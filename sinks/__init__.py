@@ -1,0 +1,5 @@
+"""Sinks: subscribers that show, store or forward events."""
+
+import lazy_loader as _lazy
+
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

@@ -1,0 +1,217 @@
+"""`Console`: a run in the terminal, while it happens."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Console as RichConsole
+from rich.console import Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from streamval.events import (
+    ChunkEvent,
+    CompletedEvent,
+    ErrorEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
+    RetryEvent,
+    StartedEvent,
+    TokenEvent,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from streamval.events import BaseEvent
+
+FRAMES_A_SECOND = 15
+_MARKS = {
+    "pass": Text("✓", "bold green"),
+    "fail": Text("✗", "bold red"),
+    "unknown": Text("·", "dim"),
+    "waiting": Text("·", "dim"),
+}
+
+
+@dataclass
+class _Row:
+    """What is known of one requirement in this attempt."""
+
+    name: str
+    state: Literal["pass", "fail", "unknown", "waiting"] = "waiting"
+    judged: int = 0
+    reason: str = ""
+
+
+@dataclass
+class _Picture:
+    """What a run looks like after the events so far."""
+
+    model: str = ""
+    chunking: str = ""
+    attempt: int = 1
+    rows: list[_Row] = field(default_factory=list)
+    history: list[tuple[int, str, str]] = field(default_factory=list)
+    delivered: list[str] = field(default_factory=list)
+    unchecked: str = ""
+    completed: CompletedEvent | None = None
+    error: str = ""
+
+    def update(self, event: BaseEvent) -> None:
+        match event:
+            case StartedEvent():
+                self.model, self.chunking = event.model, event.chunking
+                self.rows = [_Row(name) for name in event.requirements]
+            case TokenEvent():
+                self.unchecked += event.text
+            case QuickCheckEvent():
+                for row, result in zip(self.rows, event.results, strict=True):
+                    if result is not None:
+                        row.judged += 1
+                        row.state, row.reason = result.success, result.reason or ""
+            case ChunkEvent():
+                piece = event.separator + event.text
+                self.delivered.append(piece)
+                self.unchecked = self.unchecked.removeprefix(piece)
+            case FullValidationEvent():
+                for row, verdict in zip(self.rows, event.results, strict=True):
+                    row.state = "pass" if verdict else "fail"
+                    row.reason = verdict.reason or verdict.error or ""
+            case RetryEvent():
+                kept = "went on from there" if event.mode == "continue" else "began again"
+                self.history.append((event.attempt - 1, event.reason, kept))
+                self.attempt, self.unchecked = event.attempt, ""
+                del self.delivered[event.keep_chunks :]
+                for row in self.rows:
+                    row.state, row.reason, row.judged = "waiting", "", 0
+            case ErrorEvent():
+                self.error = f"{event.exception_type}: {event.detail}"
+            case CompletedEvent():
+                self.completed = event
+                self.unchecked = ""
+
+    def render(self, height: int | None = None, width: int = 80) -> RenderableType:
+        """The picture; with a height, only the end of a text that would not fit."""
+        text = Text("".join(self.delivered).lstrip("\n"))
+        text.append(self.unchecked if self.delivered else self.unchecked.lstrip(), "dim italic")
+        room = None if height is None else max(height - len(self.rows) - len(self.history) - 8, 3)
+        if room is not None:
+            lines = text.wrap(RichConsole(width=width), width - 4)
+            if len(lines) > room:
+                text = Text("…\n", "dim") + Text("\n").join(lines[-room:])
+        title = f"[bold]{self.model}[/bold] [dim]· {self.chunking} by {self.chunking}[/dim]"
+        style = "cyan"
+        if self.completed is not None:
+            style = "green" if self.completed.success else "red"
+        parts: list[RenderableType] = [
+            Panel(text, title=title, title_align="left", border_style=style, padding=(0, 1))
+        ]
+        if self.rows:
+            parts.append(self._requirements())
+        if self.history:
+            parts.append(self._attempts())
+        parts.append(self._summary())
+        return Group(*parts)
+
+    def _requirements(self) -> Table:
+        table = Table.grid(padding=(0, 1))
+        table.add_column(width=2, justify="right")
+        table.add_column(overflow="fold")
+        table.add_column(style="dim", overflow="fold")
+        for row in self.rows:
+            judged = f"{row.judged} judged" if row.judged else ""
+            reason = Text(row.reason, "red") if row.state == "fail" else Text(judged)
+            table.add_row(_MARKS[row.state], row.name, reason)
+        return table
+
+    def _attempts(self) -> Table:
+        table = Table.grid(padding=(0, 1))
+        for number, reason, what in self.history:
+            line = Text.assemble(
+                ("  ↻ ", "yellow"), f"attempt {number} cancelled ", (f"({reason})", "red")
+            )
+            line.append(f", {what}", "yellow")
+            table.add_row(line)
+        return table
+
+    def _summary(self) -> Text:
+        if self.error:
+            return Text(f"  ✗ {self.error}", "bold red")
+        done = self.completed
+        if done is None:
+            return Text(f"  ● attempt {self.attempt}", "cyan")
+        usage = done.usage
+        mark = ("  ✓ valid", "bold green") if done.success else ("  ✗ not valid", "bold red")
+        attempts = "1 attempt" if done.attempts_used == 1 else f"{done.attempts_used} attempts"
+        line = Text.assemble(mark, f" after {attempts} · {usage.completion_tokens} tokens spent")
+        if usage.discarded_tokens:
+            line.append(f" · {usage.discarded_tokens} thrown away", "yellow")
+        if usage.reused_tokens:
+            line.append(f" · {usage.reused_tokens} saved from rejected attempts", "green")
+        return line
+
+
+class Console:
+    """Shows a run in the terminal: the text as it is written, dim until it is checked, and each
+    requirement's verdict.
+
+    To see text before it is checked, the pipeline needs `emit_tokens=True`. Where there is no
+    terminal, it prints a line for each attempt and the outcome instead. One run at a time.
+
+    Args:
+        console: A rich console to draw on; by default standard output.
+
+    Example:
+        >>> import asyncio, io
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> out = io.StringIO()
+        >>> async def main():
+        ...     run = Pipeline(ScriptedBackend("All is well.")).start("How is it?")
+        ...     run.subscribe(Console(RichConsole(file=out, width=60)))
+        ...     await run
+        >>> asyncio.run(main())
+        >>> "All is well." in out.getvalue(), "valid after 1 attempt" in out.getvalue()
+        (True, True)
+    """
+
+    def __init__(self, console: RichConsole | None = None) -> None:
+        self._console = console or RichConsole()
+        self._picture = _Picture()
+        self._live: Live | None = None
+        self._drawn = 0.0
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Show an event."""
+        if isinstance(event, StartedEvent):
+            self._picture = _Picture()
+            self._open()
+        self._picture.update(event)
+        if isinstance(event, CompletedEvent):
+            self._close()
+        elif self._live is not None:
+            # Drawn here and not by rich's own thread, which would see a picture half updated.
+            now = time.monotonic()
+            if now - self._drawn >= 1 / FRAMES_A_SECOND or isinstance(event, RetryEvent):
+                self._drawn = now
+                self._live.update(self._render(), refresh=True)
+        elif isinstance(event, RetryEvent):
+            self._console.print(f"attempt {event.attempt - 1} cancelled: {event.reason}")
+
+    def _open(self) -> None:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+
+    def _close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._console.print(self._picture.render())
+
+    def _render(self) -> RenderableType:
+        return self._picture.render(self._console.height, self._console.width)

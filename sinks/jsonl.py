@@ -1,0 +1,105 @@
+"""`JSONL`: events as lines of JSON in a file, and how to read them back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from streamval.errors import UsageError
+from streamval.events import CompletedEvent, EventAdapter, StartedEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streamval.events import BaseEvent
+
+
+class JSONL:
+    """Appends each event to a file, a line each.
+
+    A line is written in one call to the system, so every line in the file is whole even if the
+    process dies. Several runs may share one sink; the file is open while one of them is running.
+
+    Args:
+        path: The file; its folder must exist. With `emit_tokens=True` in the pipeline the
+            recording holds what the model said, and `ReplayBackend` can say it again.
+
+    Raises:
+        UsageError: If the folder does not exist.
+
+    Example:
+        >>> import tempfile
+        >>> from streamval.events import TokenEvent
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "run.jsonl")
+        ...     with JSONL(path) as record:
+        ...         record(TokenEvent(run_id="r", attempt=1, text="Hi"))
+        ...     [event.text for event in read_events(path)]
+        ['Hi']
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            message = f"cannot record to {self.path}: there is no folder {self.path.parent}"
+            raise UsageError(message)
+        self._file: int | None = None
+        self._running: set[str] = set()
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Write an event."""
+        if isinstance(event, StartedEvent):
+            self._running.add(event.run_id)
+        if self._file is None:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.write(self._file, EventAdapter.dump_json(event) + b"\n")
+        if isinstance(event, CompletedEvent):
+            self._running.discard(event.run_id)
+            if not self._running:
+                self.close()
+
+    def close(self) -> None:
+        """Close the file; the next event opens it again."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __enter__(self) -> JSONL:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_events(path: str | Path) -> Iterator[BaseEvent]:
+    """The events of a recording, in order.
+
+    Args:
+        path: A file that `JSONL` has written.
+
+    Yields:
+        The events; read line by line, so a long recording takes no memory.
+
+    Raises:
+        UsageError: If there is no such file, or a line is no event.
+    """
+    try:
+        with Path(path).open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _event(path, number, line)
+    except OSError as error:
+        message = f"cannot read the recording {path}: {error.strerror}"
+        raise UsageError(message) from None
+
+
+def _event(path: str | Path, number: int, line: bytes) -> BaseEvent:
+    try:
+        event: BaseEvent = EventAdapter.validate_json(line)
+    except ValidationError as error:
+        message = f"line {number} of {path} is no event: {error.errors()[0]['msg']}"
+        raise UsageError(message) from None
+    return event

@@ -1,0 +1,264 @@
+"""`LiteLLMBackend`: any provider that LiteLLM speaks to.
+
+Three things are ours to do, all checked against LiteLLM 1.106:
+
+- It takes seconds to import, and fetches a price list over the network when it is. So it is
+  imported with the first backend, with ``LITELLM_LOCAL_MODEL_COST_MAP`` set.
+- Leaving its stream, or cancelling the task that reads it, does not stop the server. The chat
+  wrapper has an ``aclose`` that does; the one for text completions has none, so we close the
+  stream inside it.
+- Its errors are many lines of advice on LiteLLM. Ours are one, and never hold a key.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
+
+from streamval.backends.base import Backend, Delta
+from streamval.errors import (
+    AuthenticationError,
+    BackendError,
+    ConnectionFailedError,
+    RateLimitError,
+    StreamBrokenError,
+    UnknownModelError,
+    UsageError,
+)
+from streamval.results import Usage
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from streamval.backends.base import GenerationRequest
+
+_SAMPLING = frozenset(
+    {
+        *("temperature", "seed", "max_tokens", "max_completion_tokens", "top_p", "top_k", "stop"),
+        *("presence_penalty", "frequency_penalty", "logit_bias", "n", "reasoning_effort"),
+    }
+)
+_SECRET_NAMES = ("key", "token", "secret", "password", "authorization", "credential")
+
+
+class LiteLLMBackend(Backend):
+    """A provider's model, by its LiteLLM name.
+
+    Args:
+        model: Such as ``"openai/gpt-4o-mini"`` or ``"text-completion-openai/…"``; see
+            https://docs.litellm.ai/docs/providers.
+        completion: `"chat"` or `"text"`; by default `"text"` for a model whose name begins with
+            ``text-completion-``.
+        supports_prefix: Whether it can continue a prefix. By default yes for text completions,
+            and for chat models of which LiteLLM knows that they continue the assistant's last
+            message.
+        **params: Handed to LiteLLM: `api_key`, `api_base`, `temperature`, and so on. Nothing is
+            retried unless you pass `max_retries`. Keys never appear in events, logs or `repr`.
+
+    Raises:
+        UsageError: If `model` is empty or `completion` is neither.
+
+    Example:
+        >>> LiteLLMBackend("openai/gpt-4o-mini", api_key="sk-secret")
+        LiteLLMBackend('openai/gpt-4o-mini')
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        completion: Literal["chat", "text"] | None = None,
+        supports_prefix: bool | None = None,
+        **params: Any,
+    ) -> None:
+        if not isinstance(model, str) or not model.strip():
+            message = "LiteLLMBackend needs a model name, such as 'openai/gpt-4o-mini'"
+            raise UsageError(message)
+        if completion not in (None, "chat", "text"):
+            message = f"completion must be 'chat' or 'text', not {completion!r}"
+            raise UsageError(message)
+        self.model = model
+        self._litellm = import_litellm()
+        self._completion = completion or ("text" if model.startswith("text-completion-") else "chat")
+        sampling = {name: value for name, value in params.items() if name in _SAMPLING}
+        self.options = MappingProxyType(sampling)
+        self._params = {name: value for name, value in params.items() if name not in _SAMPLING}
+        self._secrets = _secrets(self._params)
+        self.supports_prefix = (
+            self._completion == "text" or self._continues_assistant()
+            if supports_prefix is None
+            else supports_prefix
+        )
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        """Generate; closing closes the connection."""
+        response: Any = None
+        inside: list[Any] = []
+        finished = False
+        try:
+            response = await self._open(request)
+            async for piece in response:
+                # Before it ends: a generator that has ended no longer shows what it read from.
+                inside = inside or _inside(response)
+                delta = self._delta(piece)
+                finished = finished or delta.finish_reason is not None
+                if delta.text or delta.usage or delta.finish_reason:
+                    yield delta
+            if not finished:
+                message = f"{self.model} closed the stream before the model had finished"
+                raise StreamBrokenError(message)
+        except BackendError:
+            raise
+        except Exception as error:
+            raise self._explained(error, started=bool(inside)) from None
+        finally:
+            await _close(inside or _inside(response))
+
+    async def _open(self, request: GenerationRequest) -> Any:
+        params = {
+            "model": self.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "max_retries": 0,
+            "num_retries": 0,
+            **self._params,
+            **request.options,
+        }
+        if request.format is not None:
+            params["response_format"] = request.format
+        messages = [{"role": turn.role, "content": turn.content} for turn in request.messages]
+        if self._completion == "text":
+            prompt = "\n\n".join(turn["content"] for turn in messages) + (request.prefix or "")
+            return await self._litellm.atext_completion(prompt=prompt, **params)
+        if request.prefix:
+            messages.append({"role": "assistant", "content": request.prefix, "prefix": True})  # type: ignore[dict-item]  LiteLLM's own flag
+        return await self._litellm.acompletion(messages=messages, **params)
+
+    def _delta(self, piece: Any) -> Delta:
+        choice = piece.choices[0] if piece.choices else None
+        text: Any = None
+        if choice is not None:
+            text = choice.text if self._completion == "text" else choice.delta.content
+        return Delta(
+            text=text or "",
+            usage=_usage(getattr(piece, "usage", None)),
+            finish_reason=getattr(choice, "finish_reason", None),
+        )
+
+    def _continues_assistant(self) -> bool:
+        try:
+            return bool(self._litellm.supports_assistant_prefill(self.model))
+        except Exception:  # noqa: BLE001  a model that LiteLLM has not heard of
+            return False
+
+    def _explained(self, error: Exception, *, started: bool) -> BackendError:
+        """One clear error for each of the ways a provider fails."""
+        known = self._litellm.exceptions
+        detail = self._without_secrets(str(error)).strip().splitlines()
+        said = detail[0][:300] if detail else type(error).__name__
+        if started and not isinstance(error, known.RateLimitError):
+            return StreamBrokenError(f"{self.model} broke off in mid-stream: {said}")
+        if isinstance(error, known.AuthenticationError) or "Missing credentials" in said:
+            message = (
+                f"{self.model} has no API key that the provider takes; set the provider's environment variable "
+                f"(OPENAI_API_KEY, …) or pass api_key=: {said}"
+            )
+            return AuthenticationError(message)
+        if isinstance(error, known.NotFoundError):
+            return UnknownModelError(
+                f"{self.model} is not known to the provider; check the name and api_base: {said}"
+            )
+        if isinstance(error, known.RateLimitError):
+            return RateLimitError(
+                f"{self.model} asks for fewer requests; wait, lower task_limit, or pass "
+                f"max_retries=: {said}"
+            )
+        if isinstance(error, known.Timeout):
+            return ConnectionFailedError(f"{self.model} did not answer in time: {said}")
+        if isinstance(error, known.APIConnectionError) or "onnection" in said:
+            return ConnectionFailedError(
+                f"nobody answers for {self.model}; check the network and api_base: {said}"
+            )
+        if isinstance(error, known.BadRequestError) and "LLM Provider NOT provided" in str(error):
+            return UnknownModelError(
+                f"LiteLLM knows no provider for {self.model!r}; write it as 'provider/model', such "
+                "as 'openai/gpt-4o-mini'"
+            )
+        return BackendError(f"{self.model} failed: {said}")
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def import_litellm() -> ModuleType:
+    """LiteLLM, imported without its trip to the network."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    import litellm  # noqa: PLC0415  takes seconds: only when the first backend is built
+
+    litellm.suppress_debug_info = True
+    module: ModuleType = litellm
+    return module
+
+
+def _inside(response: Any) -> list[Any]:
+    """A stream of LiteLLM's and all that it reads from, outermost first.
+
+    For chat that is a chain of `completion_stream`s. For text completions it goes through
+    generators, whose local variables are the only way to the response (and to the client, which
+    LiteLLM makes anew for each of them and never closes).
+    """
+    found: list[Any] = []
+    waiting = [response]
+    while waiting:
+        stream = waiting.pop(0)
+        if stream is None or any(stream is known for known in found):
+            continue
+        found.append(stream)
+        waiting.append(getattr(stream, "completion_stream", None))
+        if inspect.isasyncgen(stream) and stream.ag_frame is not None:
+            names = stream.ag_frame.f_locals
+            waiting += [names.get("response"), names.get("streamwrapper")]
+            if names.get("client") is None:
+                waiting.append(names.get("openai_client"))
+    return found
+
+
+async def _close(streams: list[Any]) -> None:
+    """Close them from the inside out, as an outer one forgets what it wraps."""
+    for stream in reversed(streams):
+        close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
+        if close is not None:
+            closing = close()
+            if inspect.isawaitable(closing):
+                await closing
+
+
+def _usage(reported: Any) -> Usage | None:
+    if reported is None or not getattr(reported, "completion_tokens", None):
+        return None
+    return Usage(
+        prompt_tokens=getattr(reported, "prompt_tokens", None),
+        completion_tokens=reported.completion_tokens,
+        source="backend",
+    )
+
+
+def _secrets(params: Mapping[str, Any]) -> list[str]:
+    """The values that must not be shown, longest first."""
+    found = []
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            found += _secrets(value)
+        elif isinstance(value, str) and any(word in name.lower() for word in _SECRET_NAMES):
+            found.append(value)
+    found += [
+        value
+        for name, value in os.environ.items()
+        if name.upper().endswith(("_API_KEY", "_TOKEN", "_SECRET")) and len(value) > 7  # noqa: PLR2004
+    ]
+    return sorted((secret for secret in found if secret), key=len, reverse=True)

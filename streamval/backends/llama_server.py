@@ -1,0 +1,36 @@
+"""The embedded model's server: ``python -m streamval.backends.llama_server MODEL THREADS CONTEXT``.
+
+A process of its own, so that llama.cpp's logging, memory and crashes stay out of the program that
+uses it. Prints its address on a line once it serves, and ends when its standard input does, which
+is when the parent ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    import xllamacpp  # noqa: PLC0415  the child's business only
+
+    model, threads, context = sys.argv[1:4]
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.model_alias = {os.path.basename(model)}
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.n_ctx = int(context)
+    params.n_parallel = 1
+    params.cpuparams.n_threads = int(threads)
+    params.endpoint_metrics = True
+    params.warmup = False
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)  # noqa: T201  how the parent learns it
+    sys.stdin.read()
+    os._exit(0)  # an orderly shutdown would wait for generations nobody wants any more
+
+
+if __name__ == "__main__":
+    main()

