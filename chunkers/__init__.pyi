@@ -1,8 +1,8 @@
 from .base import Chunker as Chunker
 from .base import Chunking as Chunking
 from .base import ChunkingStrategy as ChunkingStrategy
-from .base import TextChunker as TextChunker
 from .base import DeltaChunker as DeltaChunker
+from .base import TextChunker as TextChunker
 from .line import LineChunker as LineChunker
 from .markdown import MarkdownChunker as MarkdownChunker
 from .paragraph import ParagraphChunker as ParagraphChunker

@@ -88,7 +88,7 @@ class PendingChunker(ABC):
     def advance(self, delta: str) -> list[Chunk]:
         """Take a piece of text of any size; return the chunks it completes."""
 
-    def restart(self) -> None:
+    def restart(self) -> None:  # noqa: B027  most have nothing to forget
         """Forget what was found in the pending text, as it has just been cut off."""
 
     def feed(self, delta: str) -> list[Chunk]:

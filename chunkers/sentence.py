@@ -130,7 +130,7 @@ class SentenceChunker(PendingChunker):
         """A copy that goes on from here, independent of the original."""
         twin = super().__copy__()
         assert isinstance(twin, SentenceChunker)
-        twin._unseen = list(self._unseen)
+        twin._unseen = list(self._unseen)  # noqa: SLF001  our own twin
         return twin
 
     def _decide(self, *, ended: bool) -> list[Chunk]:

@@ -79,9 +79,7 @@ class StrategyChunker:
                 raise ChunkerError(message)
             end = at + len(text)
             separator = pending[done:at]
-            chunks.append(
-                Chunk(text, self._index, self._start + at, self._start + end, separator)
-            )
+            chunks.append(Chunk(text, self._index, self._start + at, self._start + end, separator))
             self._index += 1
             done = end
         if done:

@@ -50,8 +50,8 @@ def cancel_on_fail(
         ...     async for verdict in bridge.iterate(verdicts):
         ...         print(verdict.chunk.text, verdict.result.success)
         >>> asyncio.run(main())
-        read No. 
-        read Stop! 
+        read No.
+        read Stop!
         No. pass
         Stop! fail
     """

@@ -84,7 +84,9 @@ def chunk_by_sentence(
     return chunk(lambda: SentenceChunker(lang=lang, max_chars=max_chars))
 
 
-def chunk_by_word(*, max_chars: int | None = None) -> Callable[[Observable[str]], Observable[Chunk]]:
+def chunk_by_word(
+    *, max_chars: int | None = None
+) -> Callable[[Observable[str]], Observable[Chunk]]:
     """`chunk` with a `WordChunker`."""
     from streamval.chunkers.word import WordChunker  # noqa: PLC0415  only where used
 
@@ -100,7 +102,9 @@ def chunk_by_paragraph(
     return chunk(lambda: ParagraphChunker(max_chars=max_chars))
 
 
-def chunk_by_line(*, max_chars: int | None = None) -> Callable[[Observable[str]], Observable[Chunk]]:
+def chunk_by_line(
+    *, max_chars: int | None = None
+) -> Callable[[Observable[str]], Observable[Chunk]]:
     """`chunk` with a `LineChunker`."""
     from streamval.chunkers.line import LineChunker  # noqa: PLC0415  only where used
 

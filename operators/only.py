@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from reactivex import operators as ops
 
@@ -37,7 +37,7 @@ def only(*event_types: type[E]) -> Callable[[Observable[BaseEvent]], Observable[
     """
 
     def operator(source: Observable[BaseEvent]) -> Observable[E]:
-        chosen: Observable[E] = source.pipe(ops.filter(lambda e: isinstance(e, event_types)))  # type: ignore[assignment]  filter cannot narrow
-        return chosen
+        chosen = source.pipe(ops.filter(lambda event: isinstance(event, event_types)))
+        return cast("Observable[E]", chosen)
 
     return operator

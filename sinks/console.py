@@ -62,7 +62,8 @@ class _Picture:
     completed: CompletedEvent | None = None
     error: str = ""
 
-    def update(self, event: BaseEvent) -> None:
+    def update(self, event: BaseEvent) -> None:  # noqa: C901  one case an event
+        """Take in an event."""
         match event:
             case StartedEvent():
                 self.model, self.chunking = event.model, event.chunking
@@ -157,8 +158,10 @@ class _Picture:
 
 
 class Console:
-    """Shows a run in the terminal: the text as it is written, dim until it is checked, and each
-    requirement's verdict.
+    """Shows a run in the terminal, while it happens.
+
+    The text as it is written, dim until it is checked; each requirement's verdict; each attempt;
+    what it cost.
 
     To see text before it is checked, the pipeline needs `emit_tokens=True`. Where there is no
     terminal, it prints a line for each attempt and the outcome instead. One run at a time.

@@ -236,7 +236,7 @@ async def _validate(requirement: Requirement, backend: Any, ctx: Context) -> Val
                 f"validate of {requirement.name!r} returned {type(result).__name__}; return a "
                 "ValidationResult"
             )
-            raise ValidatorError(message)  # noqa: TRY301  on_error decides about it as well
+            raise ValidatorError(message)
     except Exception as error:
         if isinstance(error, TimeoutError) and limit.expired():
             message = (

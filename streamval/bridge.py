@@ -30,7 +30,6 @@ from streamval.errors import RunError, StallError, StreamBrokenError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
 
-    from aiostream import Stream
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
 T = TypeVar("T")
@@ -122,7 +121,9 @@ class Scope:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             work.close()
-            message = "there is no running event loop; subscribe inside one, as in asyncio.run(main())"
+            message = (
+                "there is no running event loop; subscribe inside one, as in asyncio.run(main())"
+            )
             raise RunError(message) from None
         if self._closed:
             work.close()
@@ -242,7 +243,8 @@ def from_async_iterable(
     """
 
     def subscribe(
-        observer: ObserverBase[Any], scheduler: SchedulerBase | None = None
+        observer: ObserverBase[Any],
+        scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
         with scope() as current:
             pump = _Pump(source, each, observer, current.demand, stall_timeout)
@@ -344,6 +346,7 @@ class _Pump:
         loop = asyncio.get_running_loop()
         step = timeout / 8
         quiet_steps = 0
+        handle: asyncio.TimerHandle
 
         def look() -> None:
             nonlocal quiet_steps, handle
@@ -356,7 +359,11 @@ class _Pump:
                 handle = loop.call_later(step, look)
 
         handle = loop.call_later(step, look)
-        return lambda: handle.cancel()
+
+        def stop() -> None:
+            handle.cancel()  # whichever timer is the current one
+
+        return stop
 
 
 class Subscription:

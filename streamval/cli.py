@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -19,8 +19,7 @@ from streamval.requirements import NoRepetition, Requirement, forbidden_words, s
 from streamval.sinks import JSONL, Console, read_events
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    from streamval.backends import LocalBackend
     from streamval.run import StreamResult
 
 VALID, INVALID, WRONG_USE, BROKEN = 0, 1, 2, 3
@@ -53,14 +52,20 @@ def run(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", help="A LiteLLM model name, such as openai/gpt-4o-mini; by default "
+            "--model",
+            "-m",
+            help="A LiteLLM model name, such as openai/gpt-4o-mini; by default "
             "$STREAMVAL_MODEL, else the embedded model, which continues text.",
         ),
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option("--require", "-r", help="What the answer must meet: told to the model, and "
-                     "judged by it at the end. Repeatable."),
+        typer.Option(
+            "--require",
+            "-r",
+            help="What the answer must meet: told to the model, and "
+            "judged by it at the end. Repeatable.",
+        ),
     ] = None,
     check: Annotated[
         list[str] | None,

@@ -210,9 +210,9 @@ class Lane:
                 self._judging[worker] = None
                 self._idle.append(worker)
                 work = await worker.handed_over()
-                chunk = self._judging[worker]
-                assert chunk is not None
-                await self._see_through(chunk, work)
+                judged = self._judging[worker]
+                assert judged is not None
+                await self._see_through(judged, work)
         except asyncio.CancelledError:
             if worker.task.cancelling():
                 raise
@@ -247,7 +247,7 @@ class Lane:
         for piece in self._pieces(chunk):
             try:
                 result = self._checked(await self._ask(piece), piece)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  its on_error decides
                 result = on_error(self.requirement, error, piece)
             if verdict is None or _RANK[result.success] > _RANK[verdict.success]:
                 verdict = result
@@ -308,9 +308,7 @@ class Lane:
             raise ValidatorTimeoutError(message) from None
 
 
-def on_error(
-    requirement: Requirement, error: Exception, piece: Chunk
-) -> PartialValidationResult:
+def on_error(requirement: Requirement, error: Exception, piece: Chunk) -> PartialValidationResult:
     """What it means that judging `piece` raised: the requirement's `on_error` says."""
     if requirement.on_error == "raise":
         raise error

@@ -19,6 +19,7 @@ from streamval.run import Run, StreamResult
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
 
+    from aiostream import Stream
     from reactivex import Observable
 
     from streamval.backends.base import Prompt
@@ -187,7 +188,13 @@ class Pipeline:
 
         me = asyncio.current_task()
         cancelled_before = me.cancelling() if me else 0
-        results = stream.map(stream.iterate(prompts), one, ordered=ordered, task_limit=task_limit)
+        asked: Stream[P] = stream.iterate(prompts)
+        results: Stream[tuple[P, StreamResult]] = stream.map(
+            asked,
+            one,  # type: ignore[arg-type] # the stub wants a positional-only P
+            ordered=ordered,
+            task_limit=task_limit,
+        )
         async with results.stream() as streamer:
             async for result in streamer:
                 yield result

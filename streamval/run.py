@@ -13,7 +13,7 @@ from reactivex import Observable
 from reactivex.disposable import Disposable
 
 from streamval.attempt import Attempt
-from streamval.bridge import BUFFER, Demand, Subscription, report
+from streamval.bridge import BUFFER, Demand, Subscription
 from streamval.chunkers.base import describe_chunking
 from streamval.chunks import Chunk
 from streamval.errors import RunError
@@ -147,7 +147,8 @@ class Run:
         """The events as a hot observable: subscribing does not start the run."""
 
         def subscribe(
-            observer: ObserverBase[BaseEvent], scheduler: SchedulerBase | None = None
+            observer: ObserverBase[BaseEvent],
+            scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
         ) -> DisposableBase:
             def on_event(event: BaseEvent) -> None:
                 observer.on_next(event)
@@ -238,7 +239,12 @@ class Run:
             closed.set_result(None)
             return closed
         self._request_cancel(self._task)
-        self._task.add_done_callback(lambda _: closed.done() or closed.set_result(None))
+
+        def tell(_: object) -> None:
+            if not closed.done():
+                closed.set_result(None)
+
+        self._task.add_done_callback(tell)
         return closed
 
     async def aclose(self) -> None:
@@ -354,9 +360,7 @@ class Run:
     async def _generate(
         self, request: GenerationRequest, index: int, checkpoints: Checkpoints | None
     ) -> Attempt:
-        attempt = Attempt(
-            self._pipeline, request, self._emit, index=index, checkpoints=checkpoints
-        )
+        attempt = Attempt(self._pipeline, request, self._emit, index=index, checkpoints=checkpoints)
         loop = asyncio.get_running_loop()
         entry = _Entry(attempt, loop.time())
         self._attempt = attempt

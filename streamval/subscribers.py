@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streamval.bridge import BUFFER, CLOSING_GRACE, Demand, Scope, report
 from streamval.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from streamval.events import BaseEvent
 
 Overflow: TypeAlias = Literal["hold", "drop"]

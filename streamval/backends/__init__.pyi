@@ -7,6 +7,4 @@ from .local import LocalBackend as LocalBackend
 from .replay import ReplayBackend as ReplayBackend
 from .scripted import ScriptedBackend as ScriptedBackend
 
-from .base import Backend
-
 def default_backend(model: str | None = None) -> Backend: ...

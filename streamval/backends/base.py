@@ -15,10 +15,11 @@ from streamval import bridge
 from streamval.chunkers.base import not_text
 from streamval.context import Context, Message, ModelOutputThunk
 from streamval.errors import UsageError
-from streamval.results import Usage
 
 if TYPE_CHECKING:
     from reactivex import Observable
+
+    from streamval.results import Usage
 
 Prompt: TypeAlias = "str | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
 """What a run may be asked: a text, a message, or a conversation (of `Message` or of dicts with
@@ -183,7 +184,7 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
         return (Message("user", prompt),)
     if isinstance(prompt, (Message, Mapping)):
         return (_as_message(prompt),)
-    if isinstance(prompt, Sequence) and not isinstance(prompt, (bytes, bytearray)) and prompt:
+    if isinstance(prompt, (list, tuple)) and prompt:
         return tuple(_as_message(turn) for turn in prompt)
     message = f"a prompt is a string or a list of messages, not {prompt!r}"
     raise UsageError(message)
@@ -192,9 +193,10 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
 def _as_message(turn: Message | Mapping[str, str]) -> Message:
     if isinstance(turn, Message):
         return turn
-    if isinstance(turn, Mapping) and {"role", "content"} <= set(turn):
-        if turn["role"] in ("system", "user", "assistant") and isinstance(turn["content"], str):
-            return Message(turn["role"], turn["content"])
+    if isinstance(turn, Mapping):
+        match dict(turn):
+            case {"role": "system" | "user" | "assistant" as role, "content": str(content)}:
+                return Message(role, content)
     message = (
         "a message needs a role ('system', 'user' or 'assistant') and a string as content, "
         f"not {turn!r}"

@@ -47,22 +47,19 @@ class IterableBackend(Backend):
             message = f"IterableBackend needs a function of the prompt, not {type(fn).__name__}"
             raise UsageError(message)
         self._fn = fn
-        self.model = model or getattr(fn, "__name__", type(fn).__name__)
+        self.model = model or str(getattr(fn, "__name__", type(fn).__name__))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """What the function yields."""
         pieces: Any = self._fn(request.messages[-1].content)
         if inspect.isawaitable(pieces):
             pieces = await pieces
-        if isinstance(pieces, AsyncIterable):
-            async with streamcontext(pieces) as items:
-                async for item in items:
-                    yield item
-        elif isinstance(pieces, (list, tuple)):
-            for item in pieces:
-                yield item
-        elif isinstance(pieces, Iterable) and not isinstance(pieces, (str, bytes)):
-            async with streamcontext(_on_thread(pieces)) as items:
+        if isinstance(pieces, (list, tuple)):
+            for piece in pieces:
+                yield piece
+        elif isinstance(pieces, (AsyncIterable, Iterable)) and not isinstance(pieces, (str, bytes)):
+            source = pieces if isinstance(pieces, AsyncIterable) else _on_thread(pieces)
+            async with streamcontext(source) as items:
                 async for item in items:
                     yield item
         else:

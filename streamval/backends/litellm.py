@@ -82,7 +82,9 @@ class LiteLLMBackend(Backend):
             raise UsageError(message)
         self.model = model
         self._litellm = import_litellm()
-        self._completion = completion or ("text" if model.startswith("text-completion-") else "chat")
+        self._completion = completion or (
+            "text" if model.startswith("text-completion-") else "chat"
+        )
         sampling = {name: value for name, value in params.items() if name in _SAMPLING}
         self.options = MappingProxyType(sampling)
         self._params = {name: value for name, value in params.items() if name not in _SAMPLING}
@@ -112,7 +114,7 @@ class LiteLLMBackend(Backend):
                 raise StreamBrokenError(message)
         except BackendError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, it ends this stream
             raise self._explained(error, started=bool(inside)) from None
         finally:
             await _close(inside or _inside(response))
@@ -129,12 +131,14 @@ class LiteLLMBackend(Backend):
         }
         if request.format is not None:
             params["response_format"] = request.format
-        messages = [{"role": turn.role, "content": turn.content} for turn in request.messages]
+        messages: list[dict[str, Any]] = [
+            {"role": turn.role, "content": turn.content} for turn in request.messages
+        ]
         if self._completion == "text":
             prompt = "\n\n".join(turn["content"] for turn in messages) + (request.prefix or "")
             return await self._litellm.atext_completion(prompt=prompt, **params)
         if request.prefix:
-            messages.append({"role": "assistant", "content": request.prefix, "prefix": True})  # type: ignore[dict-item]  LiteLLM's own flag
+            messages.append({"role": "assistant", "content": request.prefix, "prefix": True})
         return await self._litellm.acompletion(messages=messages, **params)
 
     def _delta(self, piece: Any) -> Delta:
@@ -154,7 +158,7 @@ class LiteLLMBackend(Backend):
         except Exception:  # noqa: BLE001  a model that LiteLLM has not heard of
             return False
 
-    def _explained(self, error: Exception, *, started: bool) -> BackendError:
+    def _explained(self, error: Exception, *, started: bool) -> BackendError:  # noqa: PLR0911
         """One clear error for each of the ways a provider fails."""
         known = self._litellm.exceptions
         detail = self._without_secrets(str(error)).strip().splitlines()

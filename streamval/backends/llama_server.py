@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -18,7 +19,7 @@ def main() -> None:
     model, threads, context = sys.argv[1:4]
     params = xllamacpp.CommonParams()
     params.model.path = model
-    params.model_alias = {os.path.basename(model)}
+    params.model_alias = {Path(model).name}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.n_ctx = int(context)

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -23,6 +22,8 @@ from streamval.errors import BackendError, StreamBrokenError, UsageError
 from streamval.results import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
     from streamval.backends.base import GenerationRequest
     from streamval.context import Message
 
@@ -140,7 +141,7 @@ def model_path() -> Path:
 
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamval"
     cache.mkdir(parents=True, exist_ok=True)
-    path = cache / gemma.MODEL_NAME
+    path: Path = cache / gemma.MODEL_NAME
     if path.exists() and _sha256(path) == gemma.EXPECTED_SHA256:
         return path
     handle, unfinished = tempfile.mkstemp(dir=cache, suffix=".part")
@@ -148,7 +149,7 @@ def model_path() -> Path:
     try:
         gemma.assemble(unfinished, overwrite=True)
         # In one step, so that another process never sees half a model.
-        os.replace(unfinished, path)
+        Path(unfinished).replace(path)
     except (OSError, ValueError) as error:
         message = (
             f"the embedded model could not be put together in {cache}: {error}; make room there, "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamval.backends.base import Backend
@@ -14,6 +12,9 @@ from streamval.events import ChunkEvent, RetryEvent, StartedEvent, TokenEvent
 from streamval.sinks.jsonl import read_events
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
     from streamval.backends.base import Delta, GenerationRequest
 
 

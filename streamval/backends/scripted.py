@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 from streamval.backends.base import Backend
 from streamval.errors import BackendError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
     from streamval.backends.base import Delta, GenerationRequest
 
 
@@ -46,7 +47,9 @@ class ScriptedBackend(Backend):
         supports_prefix: bool = False,
     ) -> None:
         if token_size < 1 or delay < 0:
-            message = f"token_size must be at least 1 and delay at least 0, not {token_size}, {delay}"
+            message = (
+                f"token_size must be at least 1 and delay at least 0, not {token_size}, {delay}"
+            )
             raise UsageError(message)
         self._responses = (response,) if isinstance(response, str) else tuple(response)
         self._every_time = isinstance(response, str)

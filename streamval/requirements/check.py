@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamval.backends.base import Backend
     from streamval.context import Context
 
-Answer: TypeAlias = "bool | None | tuple[bool, str] | PartialValidationResult"
+Answer: TypeAlias = "bool | tuple[bool, str] | PartialValidationResult | None"
 
 PASS = PartialValidationResult("pass")
 FAIL = PartialValidationResult("fail")

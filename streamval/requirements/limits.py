@@ -119,7 +119,9 @@ def char_limit(
         >>> char_limit(at_most=280).description
         'at most 280 characters'
     """
-    return Limit("characters", lambda text: len("".join(text.split())), at_least, at_most, **options)
+    return Limit(
+        "characters", lambda text: len("".join(text.split())), at_least, at_most, **options
+    )
 
 
 def count_sentences(text: str) -> int:

@@ -11,7 +11,6 @@ import json
 import sys
 import time
 
-from mellea.backends.model_options import ModelOption
 from mellea.core import Backend, CBlock, ModelOutputThunk, PartialValidationResult, Requirement
 from mellea.core.base import GenerateType
 from mellea.core.requirement import ValidationResult

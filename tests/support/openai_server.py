@@ -12,7 +12,21 @@ import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-WORDS = "One is here. Two is here! Three is here. Four is here. ".split(" ")
+WORDS = [
+    "One",
+    "is",
+    "here.",
+    "Two",
+    "is",
+    "here!",
+    "Three",
+    "is",
+    "here.",
+    "Four",
+    "is",
+    "here.",
+    "",
+]
 ERRORS = {
     "bad-key": (401, "Incorrect API key provided", "invalid_api_key"),
     "unknown": (404, "The model `unknown` does not exist", "model_not_found"),
@@ -95,7 +109,11 @@ class OpenAIServer:
                 return
         if model != "truncated":
             self._event(writer, served, {"text": "", "finish_reason": "stop"})
-            usage = {"prompt_tokens": 7, "completion_tokens": len(words), "total_tokens": 7 + len(words)}
+            usage = {
+                "prompt_tokens": 7,
+                "completion_tokens": len(words),
+                "total_tokens": 7 + len(words),
+            }
             self._event(writer, served, {"usage": usage})
             self._chunk(writer, b"data: [DONE]\n\n")
         self._chunk(writer, b"")

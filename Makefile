@@ -1,0 +1,62 @@
+# Each target sets up what it needs in .venv. `make` alone lists them.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+TREE := build/typing/streamval
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint format typecheck bench notebooks clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.local ## Watch a real model being checked, cancelled, repaired and finished
+	$(BIN)/streamval demo
+
+test: $(VENV)/.dev ## Run every test: unit, property, chaos, notebooks, and the embedded model
+	$(BIN)/python -X dev -m pytest
+
+test-fast: $(VENV)/.dev ## The same without the embedded model and the chaos test
+	$(BIN)/python -X dev -m pytest -m "not local_model" --deselect tests/test_chaos.py
+
+lint: $(VENV)/.dev ## Lint, and check the formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(VENV)/.dev ## Format, and mend what the linter can
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+# Checkers cannot follow the mapping of folders in pyproject.toml, so they see the package as it is
+# installed: the four folders linked into one.
+typecheck: $(VENV)/.dev ## Check types of the package as it is installed
+	@rm -rf $(TREE) && mkdir -p $(TREE)
+	@ln -s $(CURDIR)/streamval/* $(CURDIR)/operators $(CURDIR)/chunkers $(CURDIR)/sinks $(TREE)/
+	MYPYPATH=build/typing $(BIN)/mypy -p streamval
+	MYPYPATH=build/typing $(BIN)/mypy tests/typing
+
+bench: $(VENV)/.dev build/mellea/.installed ## Measure, beside a bare `async for` and beside mellea
+	$(BIN)/python tests/benchmarks/bench.py --mellea build/mellea/bin/python
+
+notebooks: $(VENV)/.dev ## Execute the notebooks
+	$(BIN)/python -X dev -m pytest tests/test_notebooks.py
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'streamval needs Python 3.11 or later'"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.local: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[local]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(VENV)/.local
+
+build/mellea/.installed:
+	$(PYTHON) -m venv build/mellea
+	build/mellea/bin/python -m pip install --quiet --disable-pip-version-check mellea==0.8.0
+	@touch $@
