@@ -42,6 +42,9 @@ reported to the loop's exception handler and left behind, so that closing never 
 FAIR_SHARE = 256
 """Items that a source which never waits may push before every other task gets a turn."""
 
+STALL_STEPS = 16
+"""How often within a `stall_timeout` it is looked whether an item has come."""
+
 BUFFER = 64
 """Items that wait for a slow consumer before it holds the source back."""
 
@@ -107,6 +110,7 @@ class Scope:
         self.demand = demand or Demand()
         self._on_crash = on_crash
         self._tasks: set[asyncio.Task[None]] = set()
+        self._cancelled: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def spawn(
@@ -134,8 +138,15 @@ class Scope:
         task.add_done_callback(self._ended)
         return task
 
+    def cancel(self, task: asyncio.Task[None]) -> None:
+        """Cancel a task of this scope, once: a second time would interrupt its clean-up."""
+        if task not in self._cancelled and not task.done():
+            self._cancelled.add(task)
+            task.cancel()
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._cancelled.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
         if self._on_crash is not None and isinstance(error, Exception):
@@ -161,8 +172,7 @@ class Scope:
         self._closed = True
         me = asyncio.current_task()
         for task in self._tasks:
-            if not task.cancelling():
-                task.cancel()
+            self.cancel(task)
         interrupted: asyncio.CancelledError | None = None
         loop = asyncio.get_running_loop()
         deadline = loop.time() + CLOSING_GRACE
@@ -247,7 +257,7 @@ def from_async_iterable(
         scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
         with scope() as current:
-            pump = _Pump(source, each, observer, current.demand, stall_timeout)
+            pump = _Pump(source, each, observer, current, stall_timeout)
             pump.task = current.spawn(pump.run())
         return Disposable(pump.stop)
 
@@ -264,13 +274,14 @@ class _Pump:
         source: Callable[[], AsyncIterable[Any]],
         each: Callable[[Any], Any] | None,
         observer: ObserverBase[Any],
-        demand: Demand,
+        scope: Scope,
         stall_timeout: float | None,
     ) -> None:
         self._source = source
         self._each = each
         self._observer = observer
-        self._demand = demand
+        self._scope = scope
+        self._demand = scope.demand
         self._stall_timeout = stall_timeout
         self._stopped = False
         self._stalled = False
@@ -283,7 +294,7 @@ class _Pump:
         # Stopped from inside on_next, the pump sees the flag; cancelling itself would only
         # take effect wherever it next waits, perhaps while it cleans up.
         if asyncio.current_task(self.task.get_loop()) is not self.task:
-            self.task.cancel()
+            self._scope.cancel(self.task)
 
     async def run(self) -> None:
         watch = None if self._stall_timeout is None else self._watch(self._stall_timeout)
@@ -340,11 +351,11 @@ class _Pump:
     def _watch(self, timeout: float) -> Callable[[], None]:
         """Cancel the pump once nothing has come for so long; returns how to stop watching.
 
-        The pump only clears a flag for each item, and the watch looks at it in steps of an eighth
-        of the timeout, which is how late it may be.
+        The pump only clears a flag for each item, and the watch looks at it a few times within
+        the timeout: it is late by one such step at most.
         """
         loop = asyncio.get_running_loop()
-        step = timeout / 8
+        step = timeout / STALL_STEPS
         quiet_steps = 0
         handle: asyncio.TimerHandle
 
@@ -352,7 +363,7 @@ class _Pump:
             nonlocal quiet_steps, handle
             quiet_steps = quiet_steps + 1 if self._quiet and not self._demand.busy else 0
             self._quiet = True
-            if quiet_steps > 8:  # noqa: PLR2004  the first may have begun with an item
+            if quiet_steps >= STALL_STEPS:
                 self._stalled = True
                 self.task.cancel()
             else:

@@ -181,7 +181,7 @@ class Lane:
         for worker, chunk in self._judging.items():
             pointless = index < 0 if chunk is None else chunk.index >= index
             if pointless and worker.task is not me:
-                worker.task.cancel()
+                self._scope.cancel(worker.task)
 
     def _add_worker(self) -> None:
         self._judging[Worker(self._work, self._scope)] = None

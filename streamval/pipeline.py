@@ -191,7 +191,7 @@ class Pipeline:
         asked: Stream[P] = stream.iterate(prompts)
         results: Stream[tuple[P, StreamResult]] = stream.map(
             asked,
-            one,  # type: ignore[arg-type] # the stub wants a positional-only P
+            one,
             ordered=ordered,
             task_limit=task_limit,
         )
