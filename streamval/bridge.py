@@ -144,6 +144,10 @@ class Scope:
             self._cancelled.add(task)
             task.cancel()
 
+    def spare(self, task: asyncio.Task[None]) -> None:
+        """Let a task end by itself: it has begun its clean-up, which nothing may interrupt."""
+        self._cancelled.add(task)
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._cancelled.discard(task)
@@ -171,7 +175,7 @@ class Scope:
         """
         self._closed = True
         me = asyncio.current_task()
-        for task in self._tasks:
+        for task in self._tasks - {me}:
             self.cancel(task)
         interrupted: asyncio.CancelledError | None = None
         loop = asyncio.get_running_loop()
@@ -339,8 +343,10 @@ class _Pump:
                 try:
                     on_next(item if each is None else each(item))
                 except Exception as error:  # noqa: BLE001  must not be thrown into the source
+                    self._scope.spare(self.task)
                     return error
                 if self._stopped:
+                    self._scope.spare(self.task)
                     break
                 unbroken += 1
                 if demand.busy or unbroken == FAIR_SHARE:
@@ -365,7 +371,7 @@ class _Pump:
             self._quiet = True
             if quiet_steps >= STALL_STEPS:
                 self._stalled = True
-                self.task.cancel()
+                self._scope.cancel(self.task)
             else:
                 handle = loop.call_later(step, look)
 

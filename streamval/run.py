@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from aiostream import streamcontext
 from reactivex import Observable
 from reactivex.disposable import Disposable
 
@@ -27,7 +28,7 @@ from streamval.events import (
 )
 from streamval.lanes import Checkpoints
 from streamval.results import Failure, Usage, ValidationResult
-from streamval.subscribers import Subscribers
+from streamval.subscribers import Cancellation, Subscribers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator
@@ -215,37 +216,28 @@ class Run:
         With a repair that restarts, chunks of a rejected attempt have been yielded before; watch
         for `RetryEvent` in the events to take them back.
         """
-        events = self.__aiter__()
-        try:
+        async with streamcontext(self) as events:
             async for event in events:
                 if isinstance(event, ChunkEvent):
                     yield Chunk(
                         event.text, event.chunk_index, event.start, event.end, event.separator
                     )
-        finally:
-            await self.aclose()
 
     def __await__(self) -> Generator[Any, None, StreamResult]:
         return self._ended(self._started()).__await__()
 
-    def cancel(self) -> asyncio.Future[None]:
+    def cancel(self) -> Cancellation:
         """Stop generating. The run completes with `success` false.
 
-        May be called from a subscriber. Cancels at once; await what it returns to know that the
-        backend is closed.
+        Cancels at once, and may be called from a subscriber.
+
+        Returns:
+            To be awaited by whoever wants to know that the backend is closed; not by a
+            subscriber, for whom the run waits.
         """
-        closed = asyncio.get_running_loop().create_future()
-        if self._task is None or self._task.done():
-            closed.set_result(None)
-            return closed
-        self._request_cancel(self._task)
-
-        def tell(_: object) -> None:
-            if not closed.done():
-                closed.set_result(None)
-
-        self._task.add_done_callback(tell)
-        return closed
+        if self._task is not None and not self._task.done():
+            self._request_cancel(self._task)
+        return Cancellation(self._task)
 
     async def aclose(self) -> None:
         """Cancel what is left of the run and wait until the backend is closed."""

@@ -5,18 +5,33 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from streamval.bridge import BUFFER, CLOSING_GRACE, Demand, Scope, report
 from streamval.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from streamval.events import BaseEvent
 
 Overflow: TypeAlias = Literal["hold", "drop"]
 Sink: TypeAlias = "Callable[[Any], object | Awaitable[object]]"
+
+
+class Cancellation:
+    """What `Run.cancel` returns: awaiting it waits until the run is over.
+
+    A type of its own, as ``lambda event: run.cancel()`` is a subscriber that returns it, and a run
+    that waited for its subscriber to wait for the run would wait for good.
+    """
+
+    def __init__(self, task: asyncio.Task[Any] | None) -> None:
+        self._task = task
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._task is not None and not self._task.done():
+            yield from asyncio.wait([self._task]).__await__()
 
 
 class Subscribers:
@@ -70,6 +85,10 @@ class Subscribers:
             await self._scope.aclose()
 
 
+def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
+    return inspect.isawaitable(answer) and not isinstance(answer, Cancellation)
+
+
 class _Subscriber:
     """A sink, and a mailbox once it has turned out to be async."""
 
@@ -92,7 +111,7 @@ class _Subscriber:
         except Exception as error:  # noqa: BLE001  a subscriber must not hurt the run
             self._report(error)
             return
-        if answer is not None and inspect.isawaitable(answer):
+        if answer is not None and _is_to_be_awaited(answer):
             self._mail = deque()
             self._wake = asyncio.Event()
             self._task = self._scope.spawn(self._handle(answer, self._mail, self._wake))
@@ -136,7 +155,7 @@ class _Subscriber:
 
     async def _attempt(self, answer: object) -> None:
         try:
-            if inspect.isawaitable(answer):
+            if _is_to_be_awaited(answer):
                 await answer
         except Exception as error:  # noqa: BLE001  a subscriber must not hurt the run
             self._report(error)
