@@ -80,8 +80,8 @@ class SentenceChunker(PendingChunker):
 
     Example:
         >>> sentences = SentenceChunker()
-        >>> [c.text for c in sentences.feed("Dr. Who left at 5 p.m. today. Nobody saw it.")]
-        ['Dr. Who left at 5 p.m. today.']
+        >>> [c.text for c in sentences.feed("Dr. Brown left at 5 p.m. today. Nobody saw it.")]
+        ['Dr. Brown left at 5 p.m. today.']
         >>> sentences.flush()[0].text
         'Nobody saw it.'
     """

@@ -12,6 +12,7 @@ import os
 import random
 
 import pytest
+
 import streamval as sv
 
 RUNS = 3000
@@ -50,7 +51,9 @@ class Source(sv.Backend):
                 if n == 3 and self.strange != "":
                     yield self.strange
                 self.cancelled = False
-                yield self.dice.choice(["word ", "Word. ", f"Sentence {n}. ", "\n\n", "a", "One. Two. "])
+                yield self.dice.choice(
+                    ["word ", "Word. ", f"Sentence {n}. ", "\n\n", "a", "One. Two. "]
+                )
         except asyncio.CancelledError:
             self.cancelled = True
             raise

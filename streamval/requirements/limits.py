@@ -128,7 +128,7 @@ def count_sentences(text: str) -> int:
     """How many sentences a text has.
 
     Example:
-        >>> count_sentences("Dr. Who left. Nobody saw it.")
+        >>> count_sentences("Dr. Brown left. Nobody saw it.")
         2
     """
     chunker = start_chunker("sentence")

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 import reactivex
 from reactivex import operators as ops
+
 from streamval import bridge
 from streamval.errors import RunError, StallError, StreamBrokenError
-
 from tests.support.virtual_time import run_virtually
 
 
@@ -140,9 +140,7 @@ async def test_cancellation_closes_the_source_first_however_often_it_comes(times
     errors = []
 
     async def read():
-        observable = bridge.from_async_iterable(source).pipe(
-            ops.do_action(on_error=errors.append)
-        )
+        observable = bridge.from_async_iterable(source).pipe(ops.do_action(on_error=errors.append))
         async for _ in bridge.iterate(observable):
             pass
 

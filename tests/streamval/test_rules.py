@@ -5,9 +5,9 @@ import tracemalloc
 from copy import copy
 
 import pytest
+
 import streamval as sv
 from streamval.errors import RunError, StallError
-
 from tests.support.sources import Judge, Spoken, fails_on, types, watch
 from tests.support.virtual_time import run_virtually
 
@@ -98,9 +98,9 @@ def test_rule_4_the_first_fail_waits_for_no_slower_lane():
 
         backend = Spoken("One. ", "Two. ", 1, "Three. ", 50, "Four. ", closing=closing)
         slow_judge = Judge(slow)
-        result = await sv.Pipeline(
-            backend, requirements=[slow_judge, Judge(fails_on("One."))]
-        ).run("go")
+        result = await sv.Pipeline(backend, requirements=[slow_judge, Judge(fails_on("One."))]).run(
+            "go"
+        )
         return closed_at, result, backend
 
     (closed_at, result, backend), seconds = run_virtually(main())

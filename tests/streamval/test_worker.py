@@ -4,9 +4,9 @@ import asyncio
 from contextvars import ContextVar
 
 import pytest
+
 from streamval.bridge import Scope
 from streamval.worker import WAITING, Worker
-
 from tests.support.virtual_time import run_virtually
 
 

@@ -1,8 +1,7 @@
 """A real server on loopback that speaks OpenAI's streaming protocol, and sees clients go.
 
 The model name says how it behaves: `fine`, `endless` (until the client goes), `bad-key`, `unknown`,
-`busy` (429), `dies` (the connection breaks in mid-stream), `truncated` (ends without a finish
-reason), `stalls`.
+`busy` (429), `dies` (the connection breaks in mid-stream), `stalls`.
 """
 
 from __future__ import annotations
@@ -51,8 +50,10 @@ class OpenAIServer:
     def __init__(self) -> None:
         self.requests: list[Served] = []
         self.url = ""
+        self.handling: set[asyncio.Task] = set()
 
     async def handle(self, reader, writer) -> None:
+        self.handling.add(asyncio.current_task())
         try:
             while await self._serve_one(reader, writer):
                 pass
@@ -60,6 +61,7 @@ class OpenAIServer:
             pass
         finally:
             writer.close()
+            self.handling.discard(asyncio.current_task())
 
     async def _serve_one(self, reader, writer) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -107,15 +109,11 @@ class OpenAIServer:
             await asyncio.sleep(0.005)
             if served.disconnected.is_set():
                 return
-        if model != "truncated":
-            self._event(writer, served, {"text": "", "finish_reason": "stop"})
-            usage = {
-                "prompt_tokens": 7,
-                "completion_tokens": len(words),
-                "total_tokens": 7 + len(words),
-            }
-            self._event(writer, served, {"usage": usage})
-            self._chunk(writer, b"data: [DONE]\n\n")
+        self._event(writer, served, {"text": "", "finish_reason": "stop"})
+        count = len(words)
+        usage = {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}
+        self._event(writer, served, {"usage": usage})
+        self._chunk(writer, b"data: [DONE]\n\n")
         self._chunk(writer, b"")
         await writer.drain()
         served.finished = True
@@ -161,3 +159,5 @@ async def openai_server():
         yield server
     finally:
         listening.close()
+        if server.handling:
+            await asyncio.wait(server.handling, timeout=5)

@@ -1,0 +1,159 @@
+"""The laws that every chunker keeps, over adversarial text."""
+
+import copy
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from streamval.chunkers import (
+    LineChunker,
+    MarkdownChunker,
+    ParagraphChunker,
+    RegexChunker,
+    SentenceChunker,
+    WordChunker,
+)
+from streamval.errors import ChunkerError, DeltaTypeError, UsageError
+
+CHUNKERS = {
+    "sentence": SentenceChunker,
+    "sentence-de": lambda: SentenceChunker(lang="de"),
+    "word": WordChunker,
+    "paragraph": ParagraphChunker,
+    "line": LineChunker,
+    "markdown": MarkdownChunker,
+    "regex-semicolon": lambda: RegexChunker(r";\s*"),
+    "regex-greedy": lambda: RegexChunker(r"\n+"),
+    "regex-lookaround": lambda: RegexChunker(r"(?<=[.;])\s+(?=\w)"),
+    "sentence-bounded": lambda: SentenceChunker(max_chars=20),
+    "paragraph-bounded": lambda: ParagraphChunker(max_chars=7),
+    "markdown-bounded": lambda: MarkdownChunker(max_chars=30),
+}
+
+# CJK, emoji and combining marks, CRLF, fences and quotes left open, list markers, tables, runs
+# without any boundary.
+PIECES = [
+    *("a", "word ", "Mr. ", "e.g. ", "3.14 ", "End. ", "What? ", "No! ", "U.S. ", "...", ". . . "),
+    *(
+        "日本語。",
+        "はい！",
+        "「引用。」",
+        "é",
+        "e\u0301",
+        "👩‍👩‍👧",
+        "؟ ",
+        "। ",
+        "\u2028",
+        "\x1c",
+        "\ufeff",
+    ),
+    *("\n", "\n\n", "\r\n", "\r", "\t", "  ", " \n \n", "\x0b", "\xa0"),
+    *('"', "“", "”", "(", ")", "«", "[", "'", "```", "```\n", "~~~\n", "    code\n", "`"),
+    *("- item\n", "1. one ", "2. two ", "1) x ", "2) y ", "a. x ", "b. y ", "• ", "# Head\n"),
+    *("| a | b |\n", "|---|---|\n", "> quote\n", "<div>\n", "<!--", "-->\n", "===\n", "---\n"),
+    *(";", "; ", "x" * 50, "[a]: /u\n", ":", "http://a.b/c?d. "),
+]
+texts = st.one_of(st.lists(st.sampled_from(PIECES), max_size=30).map("".join), st.text(max_size=60))
+
+
+def cut(chunker, deltas):
+    chunks = []
+    for delta in deltas:
+        chunks += chunker.feed(delta)
+    return chunks + chunker.flush()
+
+
+def sliced(text, sizes):
+    """The text in deltas of these sizes, over and over."""
+    deltas, start = [], 0
+    while start < len(text):
+        size = sizes[len(deltas) % len(sizes)]
+        deltas.append(text[start : start + size])
+        start += size
+    return deltas
+
+
+@pytest.mark.parametrize("name", CHUNKERS)
+@given(text=texts, sizes=st.lists(st.integers(1, 12), min_size=1, max_size=8))
+@example(text='He said "Hi. Bye', sizes=[1])
+@example(text="a\r\n\r\nb", sizes=[2])
+@settings(max_examples=150, deadline=None)
+def test_the_same_chunks_however_the_text_is_sliced_each_verbatim(name, text, sizes):
+    make = CHUNKERS[name]
+    whole = cut(make(), [text])
+    assert cut(make(), sliced(text, sizes)) == whole
+    assert cut(make(), list(text)) == whole
+    assert "".join(chunk.separator + chunk.text for chunk in whole) == text.rstrip()
+    for index, chunk in enumerate(whole):
+        assert chunk.index == index
+        assert chunk.text == text[chunk.start : chunk.end] != ""
+
+
+@pytest.mark.parametrize("name", CHUNKERS)
+@given(text=texts, at=st.integers(0, 60))
+@settings(max_examples=50, deadline=None)
+def test_a_copy_goes_on_from_there_without_touching_the_original(name, text, at):
+    original = CHUNKERS[name]()
+    begun = original.feed(text[:at])
+    twin = copy.copy(original)
+    rest = cut(twin, [text[at:]])
+    assert begun + rest == cut(CHUNKERS[name](), [text])
+    assert begun + cut(original, [text[at:]]) == begun + rest
+
+
+@pytest.mark.parametrize("name", [name for name in CHUNKERS if "bounded" in name])
+@given(text=texts)
+@settings(max_examples=100, deadline=None)
+def test_max_chars_bounds_every_chunk(name, text):
+    chunker = CHUNKERS[name]()
+    assert all(len(chunk.text) <= chunker._max_chars for chunk in cut(chunker, list(text)))
+
+
+@pytest.mark.parametrize("name", [name for name in CHUNKERS if "bounded" not in name])
+@pytest.mark.parametrize("token", ["word ", "aaaa", "Mr. ", "3.14 ", "- x\n", "“a. b ", "```\n\n"])
+def test_cost_is_linear_even_where_no_boundary_comes(name, token):
+    """Counted in characters that are joined or searched again, not in seconds."""
+    import sys
+
+    def work(tokens):
+        calls = 0
+
+        def count(frame, event, arg):
+            nonlocal calls
+            calls += 1
+
+        chunker = CHUNKERS[name]()
+        sys.setprofile(count)
+        try:
+            for _ in range(tokens):
+                chunker.feed(token)
+        finally:
+            sys.setprofile(None)
+        return calls / tokens
+
+    assert work(2000) <= 1.3 * work(500)
+
+
+@pytest.mark.parametrize("name", CHUNKERS)
+@pytest.mark.parametrize("delta", [None, b"bytes", 7])
+def test_what_is_no_text_is_a_clear_error(name, delta):
+    with pytest.raises(DeltaTypeError, match="where text is expected"):
+        CHUNKERS[name]().feed(delta)
+
+
+@pytest.mark.parametrize("max_chars", [0, -1])
+def test_a_bound_below_one_is_refused(max_chars):
+    with pytest.raises(UsageError, match="at least 1"):
+        WordChunker(max_chars=max_chars)
+
+
+def test_a_pattern_that_is_none_is_refused():
+    with pytest.raises(UsageError, match="not a regular expression"):
+        RegexChunker("(")
+
+
+def test_chunker_errors_are_in_the_tree():
+    from streamval.errors import StreamvalError
+
+    assert issubclass(ChunkerError, StreamvalError)

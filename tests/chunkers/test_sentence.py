@@ -1,0 +1,72 @@
+"""Sentences, against the golden rules and against their own streaming."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from streamval.chunkers import SentenceChunker
+
+DATA = Path(__file__).parents[1] / "data"
+ENGLISH = json.loads((DATA / "sentences_en.json").read_text())
+OTHERS = json.loads((DATA / "sentences_other.json").read_text())
+
+# What the chunker gets wrong, so that a change for the worse is seen, and one for the better too.
+ENGLISH_MISSED = {48}
+
+
+def sentences(text, **options):
+    chunker = SentenceChunker(**options)
+    chunks = [chunk for char in text for chunk in chunker.feed(char)]
+    return [chunk.text.strip() for chunk in chunks + chunker.flush()]
+
+
+@pytest.mark.parametrize("number", range(1, len(ENGLISH) + 1))
+def test_english_golden_rules_fed_one_character_at_a_time(number):
+    case = ENGLISH[number - 1]
+    right = sentences(case["text"], lang="en") == case["sentences"]
+    assert right == (number not in ENGLISH_MISSED)
+
+
+def test_other_languages_fed_one_character_at_a_time():
+    right = sum(
+        sentences(case["text"], lang=case["lang"]) == [s.strip() for s in case["sentences"]]
+        for case in OTHERS
+    )
+    assert right >= 226
+
+
+def test_the_language_is_told_from_the_script():
+    assert sentences("今日は。はい。") == ["今日は。", "はい。"]
+    assert sentences("Это дом. Он большой.") == ["Это дом.", "Он большой."]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A list:\n- one\n- two\nDone.", ["A list:", "- one", "- two\nDone."]),
+        ("# Title\nText here.", ["# Title", "Text here."]),
+        ("No stop\n\nNext one", ["No stop", "Next one"]),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n", ["| a | b |", "|---|---|", "| 1 | 2 |"]),
+        ("See:\n```\na = 1\n```\nDone.", ["See:", "```", "a = 1", "```", "Done."]),
+        ("One two\nthree four. Five.", ["One two\nthree four.", "Five."]),
+    ],
+)
+def test_line_ends_that_no_sentence_crosses(text, expected):
+    assert sentences(text) == expected
+
+
+def test_a_quotation_keeps_its_sentences_together():
+    text = 'She said, "It is late. We must go." Then she left.'
+    assert sentences(text) == ['She said, "It is late. We must go."', "Then she left."]
+
+
+def test_an_unclosed_quotation_keeps_them_only_for_a_bounded_stretch():
+    text = '"It is late. ' + "We must go on and on. " * 20
+    assert len(sentences(text)) > 10
+
+
+def test_a_sentence_is_there_as_soon_as_the_word_after_it():
+    chunker = SentenceChunker()
+    assert chunker.feed("It rains. It") == []
+    assert [chunk.text for chunk in chunker.feed(" ")] == ["It rains."]

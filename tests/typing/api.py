@@ -1,0 +1,57 @@
+"""Read by the type checker, never run: the public API as a user types it."""
+
+from collections.abc import Callable
+from typing import assert_type
+
+from reactivex import Observable
+from reactivex import operators as ops
+
+import streamval as sv
+from streamval.events import BaseEvent
+from streamval.operators import cancel_on_fail, chunk, fan_out, merge_tri_state, only, release
+
+
+async def drive(pipeline: sv.Pipeline) -> None:
+    assert_type(await pipeline.run("go"), sv.StreamResult)
+    async with pipeline.start("go") as run:
+        async for event in run:
+            assert_type(event, BaseEvent)
+        async for piece in run.chunks():
+            assert_type(piece, sv.Chunk)
+    async for prompt, result in pipeline.map(["a"]):
+        assert_type(prompt, str)
+        assert_type(result, sv.StreamResult)
+
+
+def compose(backend: sv.Backend, judge: sv.Requirement) -> Observable[sv.Chunk]:
+    return backend.observe("go").pipe(
+        chunk("sentence"), cancel_on_fail(fan_out([judge, "be kind"])), merge_tri_state(), release()
+    )
+
+
+def first_words() -> Callable[[Observable[sv.Chunk]], Observable[str]]:
+    """A user's own operator."""
+
+    def word(found: sv.Chunk) -> str:
+        return found.text.split()[0]
+
+    return ops.map(word)
+
+
+def chosen(events: Observable[BaseEvent]) -> Observable[sv.TokenEvent]:
+    return events.pipe(only(sv.TokenEvent))
+
+
+class Kind(sv.Requirement):
+    async def stream_validate(
+        self, chunk: str, *, backend: sv.Backend | None, ctx: sv.Context | None
+    ) -> sv.PartialValidationResult:
+        return sv.PartialValidationResult("pass" if "kind" in chunk else "unknown")
+
+
+pipeline = sv.Pipeline(
+    sv.ScriptedBackend("x"),
+    requirements=[Kind("be kind"), "be brief", sv.stream_check(lambda text: bool(text))],
+    retry=sv.Repair(loop_budget=3, mode="restart"),
+    chunk_operators=[sv.operators.rewrite(str.upper)],
+)
