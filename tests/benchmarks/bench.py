@@ -278,7 +278,9 @@ def main():
     )
     row(
         "cost a token over the bare source: 4 requirements, sentences of 12 tokens, events on",
-        f"{ours:.1f} µs", f"{theirs:.1f} µs", f"{ours / theirs:.2f}",
+        f"{ours:.1f} µs",
+        f"{theirs:.1f} µs",
+        f"{ours / theirs:.2f}",
     )
 
     ratios = no_boundary(7)
@@ -286,19 +288,25 @@ def main():
     theirs = mellea("no_boundary", 3)
     row(
         "text without a boundary, cost a token at 40,000 tokens against 5,000, worst chunker",
-        f"{ratios[worst]:.2f} times ({worst})", f"{theirs:.1f} times", f"{ratios[worst] / theirs:.2f}",
+        f"{ratios[worst]:.2f} times ({worst})",
+        f"{theirs:.1f} times",
+        f"{ratios[worst] / theirs:.2f}",
     )
 
     ours, theirs = asyncio.run(fail_to_close(5)), mellea("fail_to_close", 3)
     row(
         "first fail to source closed, beside a validator that takes 1 s",
-        f"{ours:.2f} ms", f"{theirs:.0f} ms", f"{ours / theirs:.4f}",
+        f"{ours:.2f} ms",
+        f"{theirs:.0f} ms",
+        f"{ours / theirs:.4f}",
     )
 
     ours, theirs = asyncio.run(overlapping_judge()), mellea("overlapping_judge")
     row(
         "20 sentences of 60 ms and a stateless judge of 200 ms (1.4 s at best)",
-        f"{ours:.2f} s", f"{theirs:.2f} s", f"{ours / theirs:.2f}",
+        f"{ours:.2f} s",
+        f"{theirs:.2f} s",
+        f"{ours / theirs:.2f}",
     )
 
     ours, theirs = in_turn(
@@ -306,7 +314,9 @@ def main():
     )
     row(
         "1,000 runs at once, 1 requirement, cost a token",
-        f"{ours:.1f} µs", f"{theirs:.1f} µs", f"{ours / theirs:.2f}",
+        f"{ours:.1f} µs",
+        f"{theirs:.1f} µs",
+        f"{ours / theirs:.2f}",
     )
     memory = asyncio.run(waiting_run_memory(1000))
     row("memory of a run that waits for its model", f"{memory:.0f} KiB", "–", "–")
@@ -314,7 +324,9 @@ def main():
     ahead, copies = asyncio.run(fast_source(300_000, 64))
     row(
         "source far faster than a validator, 300,000 tokens, max_pending_chunks=64: most chunks ahead",
-        f"{ahead}", "–", "–",
+        f"{ahead}",
+        "–",
+        "–",
     )
     row("… and peak memory, in copies of the text", f"{copies:.1f}", "–", "–")
 

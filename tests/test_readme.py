@@ -1,0 +1,38 @@
+"""The Python in the README and in CONTRIBUTING runs, and says what they say it does."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(name):
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (blocks("README.md")[0], "True All is well. We are fine."),
+        (blocks("README.md")[1], "1. All is well.\n2. It rains."),
+        ("\n".join(blocks("CONTRIBUTING.md")), ""),
+    ],
+    ids=["pipeline", "by-hand", "contributing"],
+)
+def test_it_runs(code, says):
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert says in done.stdout
+    assert done.stderr == ""
+
+
+def test_the_targets_it_names_are_there():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text()):
+        assert f"\n{target}:" in makefile
