@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from reactivex import Observable
@@ -141,8 +142,9 @@ class _FanOut:
             self._observer.on_next(Verdict(-1, chunk, _UNKNOWN, lanes=0, first=self._first))
             return
         self._missing[chunk.index] = len(self.lanes)
+        caller = asyncio.current_task()
         for lane in self.lanes:
-            lane.feed(chunk)
+            lane.feed(chunk, caller)
         if self._missing:  # some lane has to wait for something
             if not self._holding and len(self._missing) >= self._max_pending:
                 self._holding = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import reactivex
@@ -27,6 +26,7 @@ from streamval.operators.fan_out import fan_out
 from streamval.operators.merge_tri_state import merge_tri_state
 from streamval.operators.release import release
 from streamval.results import Failure, Usage, ValidationResult
+from streamval.transcript import Transcript
 from streamval.verdicts import Check
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Attempt:
         self._index = index
         self._checkpoints = checkpoints
         self._judges: tuple[Requirement, ...] = ()
-        self._raw = StringIO()
-        self._raw.write(request.prefix or "")
+        self._raw = Transcript(request.prefix or "")
+        self._length = self.released_to
         self._tokens = 0
         self._reported: Usage | None = None
         self._token_ends: deque[int] = deque()
@@ -153,7 +153,7 @@ class Attempt:
     def _record(self, text: str) -> str:
         self._raw.write(text)
         if self._checkpoints is not None:
-            self._token_ends.append(self._raw.tell())
+            self._note_end(text)
         return text
 
     def _count_and_record(self, delta: str | Delta) -> str:
@@ -165,8 +165,12 @@ class Attempt:
             if self._emit_tokens:
                 self._emit(TokenEvent, text=text)
             if self._checkpoints is not None:
-                self._token_ends.append(self._raw.tell())
+                self._note_end(text)
         return text
+
+    def _note_end(self, text: str) -> None:
+        self._length += len(text)
+        self._token_ends.append(self._length)
 
     def _unwrap(self, delta: str | Delta) -> str:
         if isinstance(delta, Delta) and delta.usage is not None:
@@ -178,6 +182,7 @@ class Attempt:
 
     def _on_check(self, check: Check) -> None:
         """Tell subscribers of a check, and note who failed."""
+        self._raw.compact()
         if check.chunk is None or not self._judges:
             return
         self._emit(

@@ -146,10 +146,14 @@ class Lane:
         """Whether the end of the stream may still bring out a chunk of its own."""
         return self._chunker is not None and not self._nested
 
-    def feed(self, chunk: Chunk) -> None:
+    def feed(self, chunk: Chunk, caller: asyncio.Task[Any] | None) -> None:
         """Judge a chunk, or queue it while all workers are busy.
 
         A chunk without text is the end of the stream: the tail is due.
+
+        Args:
+            chunk: What to judge.
+            caller: The current task, if there is one.
         """
         if self._limit is not None and chunk.index >= self._limit:
             return
@@ -161,7 +165,7 @@ class Lane:
         worker = self._idle[-1]
         self._judging[worker] = chunk
         try:
-            result = worker.first_step(self._judgement(chunk))
+            result = worker.first_step(self._judgement(chunk), caller)
         except asyncio.CancelledError:
             self._failed(self._cancelled_from_inside())
         except Exception as error:  # noqa: BLE001  its on_error decides
@@ -269,7 +273,7 @@ class Lane:
 
     def _conclude(self, chunk: Chunk, result: PartialValidationResult) -> None:
         try:
-            if self._alone and chunk.text:
+            if self._alone:
                 self._checked(result, chunk)
             if self._checkpoints is not None and result.success != "fail":
                 state = LaneState(self.requirement, self._chunker, self._base)

@@ -6,7 +6,6 @@ import asyncio
 import uuid
 from collections import deque
 from dataclasses import dataclass, replace
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from aiostream import streamcontext
@@ -29,6 +28,7 @@ from streamval.events import (
 from streamval.lanes import Checkpoints
 from streamval.results import Failure, Usage, ValidationResult
 from streamval.subscribers import Cancellation, Subscribers
+from streamval.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator
@@ -117,7 +117,7 @@ class Run:
         self._attempt: Attempt | None = None
         self._number = 1
         self._ledger: list[_Entry] = []
-        self._text = StringIO()
+        self._text = Transcript()
         self._delivered = 0
 
     # Watching
@@ -361,6 +361,7 @@ class Run:
         def deliver(chunk: Chunk) -> None:
             self._text.write(chunk.separator)
             self._text.write(chunk.text)
+            self._text.compact()
             self._delivered += 1
             attempt.deliver(chunk)
 
@@ -373,7 +374,7 @@ class Run:
 
     def _restart(self, checkpoints: Checkpoints | None) -> None:
         """Nothing of what was delivered stands."""
-        self._text = StringIO()
+        self._text = Transcript()
         self._delivered = 0
         for entry in self._ledger:
             entry.discarded = True

@@ -50,19 +50,6 @@ class Check(NamedTuple):
     covered: int | None = None
 
 
-def worst(states: set[TriState]) -> TriState:
-    """Fail beats unknown beats pass; of nothing, nothing is known.
-
-    Example:
-        >>> worst({"pass", "unknown"})
-        'unknown'
-    """
-    for state in ("fail", "unknown"):
-        if state in states:
-            return state
-    return "pass" if states else "unknown"
-
-
 class TriStateMerge:
     """Joins the verdicts of all lanes into one check a chunk, in chunk order.
 
@@ -72,7 +59,7 @@ class TriStateMerge:
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, _Row] = {}
+        self._rows: dict[int, _Row] = {}
         self._next = 0
         self._covered: dict[int, int] = {}
         self._failed = False
@@ -81,59 +68,48 @@ class TriStateMerge:
         """Take a verdict; return the checks that it completes."""
         if self._failed:
             return []
-        index = verdict.chunk.index
-        row = self._open.get(index)
+        lane, chunk, result, lanes, first, covered = verdict
+        row = self._rows.get(chunk.index)
         if row is None:
-            row = self._open[index] = _Row(verdict.chunk, verdict.lanes)
-            self._next = max(self._next, verdict.first)
-        row.add(verdict)
-        if not row.complete or index != self._next:
+            row = self._rows[chunk.index] = _Row(chunk, lanes)
+            self._next = max(self._next, first)
+        if lanes:
+            row.results[lane] = result
+            row.missing -= 1
+        if covered is not None:
+            row.covered[lane] = covered
+        if result.success != "pass":
+            row.success = "fail" if "fail" in (row.success, result.success) else "unknown"
+        if chunk.index != self._next or (row.missing and row.success != "fail"):
             return []
-        checks = []
-        while row is not None and row.complete:
-            del self._open[self._next]
-            self._next += 1
-            checks.append(self._check(row))
-            if row.failed:
-                self._failed = True
-                self._open.clear()
-                break
-            row = self._open.get(self._next)
-        return checks
+        return self._complete_rows()
 
-    def _check(self, row: _Row) -> Check:
-        for lane, covered in row.covered.items():
-            self._covered[lane] = max(self._covered.get(lane, 0), covered)
-        return Check(
-            row.chunk,
-            worst({result.success for result in row.results if result is not None}),
-            tuple(row.results),
-            min(self._covered.values()) if self._covered else None,
-        )
+    def _complete_rows(self) -> list[Check]:
+        checks = []
+        while (row := self._rows.get(self._next)) and (not row.missing or row.success == "fail"):
+            del self._rows[self._next]
+            self._next += 1
+            for lane, covered in row.covered.items():
+                self._covered[lane] = max(self._covered.get(lane, 0), covered)
+            reach = min(self._covered.values()) if self._covered else None
+            checks.append(Check(row.chunk, row.success, tuple(row.results), reach))
+            if row.success == "fail":
+                self._failed = True
+                self._rows.clear()
+        return checks
 
 
 class _Row:
     """The verdicts on one chunk so far."""
 
-    __slots__ = ("chunk", "complete", "covered", "failed", "missing", "results")
+    __slots__ = ("chunk", "covered", "missing", "results", "success")
 
     def __init__(self, chunk: Chunk, lanes: int) -> None:
         self.chunk = chunk
         self.results: list[PartialValidationResult | None] = [None] * lanes
         self.covered: dict[int, int] = {}
         self.missing = lanes
-        self.failed = False
-        self.complete = False
-
-    def add(self, verdict: Verdict) -> None:
-        if self.results:
-            self.results[verdict.lane] = verdict.result
-            self.missing -= 1
-        if verdict.covered is not None:
-            self.covered[verdict.lane] = verdict.covered
-        if verdict.result.success == "fail":
-            self.failed = True
-        self.complete = self.failed or not self.missing
+        self.success: TriState = "pass"
 
 
 class ReleaseOrder:

@@ -39,15 +39,17 @@ class Worker(Generic[T]):
         self, main: Callable[[Worker[T]], Coroutine[Any, Any, None]], scope: Scope
     ) -> None:
         self._context = copy_context()
+        self._loop = asyncio.get_running_loop()
         self._parked: asyncio.Future[None] | None = None
         self._handed: _Resumed[T] | None = None
         self.task = scope.spawn(main(self), context=self._context)
 
-    def first_step(self, work: Coroutine[Any, Any, T]) -> T | Any:
+    def first_step(self, work: Coroutine[Any, Any, T], caller: asyncio.Task[Any] | None) -> T | Any:
         """Run work until it ends or has to wait. Only for a worker that idles.
 
         Args:
             work: A coroutine that has not been started.
+            caller: The current task, if there is one.
 
         Returns:
             Its result, or `WAITING`: the worker has it now.
@@ -55,8 +57,7 @@ class Worker(Generic[T]):
         Raises:
             Exception: What the work raises in its first step.
         """
-        loop = self.task.get_loop()
-        caller = asyncio.current_task(loop)
+        loop = self._loop
         if caller is not None:
             _leave_task(loop, caller)
         _enter_task(loop, self.task)

@@ -224,3 +224,14 @@ def test_what_is_no_requirement_is_refused_at_once(wrong):
 def test_a_limit_of_nothing_is_refused():
     with pytest.raises(UsageError, match="max_pending_chunks"):
         fan_out([], max_pending_chunks=0)
+
+
+async def test_at_the_tail_only_the_lane_that_held_something_back_is_asked():
+    plain, coarse = Judge("pass"), Judge("pass", chunking="paragraph")
+    checks = reactivex.of("One. Two.").pipe(
+        chunk("sentence"), fan_out([plain, coarse], chunking="sentence"), merge_tri_state()
+    )
+    found = [c async for c in bridge.iterate(checks)]
+    assert plain.asked == ["One.", "Two."]
+    assert coarse.asked == ["One. Two."]
+    assert [result.success for result in found[-1].results] == ["unknown", "pass"]

@@ -237,10 +237,6 @@ async def test_rule_8_memory_stays_flat():
             for _ in range(count):
                 yield "word "
 
-    async def slow(_):
-        await asyncio.sleep(0)
-        return "pass"
-
     class Slow(sv.Requirement):
         async def stream_validate(self, chunk, *, backend, ctx):
             await asyncio.sleep(0)
@@ -256,7 +252,7 @@ async def test_rule_8_memory_stays_flat():
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     text = 18_000 * len("word ")  # the text itself, which a run has to keep: a few copies of it
-    assert peaks[1] - peaks[0] < 20 * text
+    assert peaks[1] - peaks[0] < 8 * text
 
 
 # Rule 9: a stall is an error

@@ -35,7 +35,7 @@ async def test_work_that_need_not_wait_ends_in_its_first_step():
     async def quick():
         return asyncio.current_task()
 
-    assert idle.worker.first_step(quick()) is idle.worker.task
+    assert idle.worker.first_step(quick(), asyncio.current_task()) is idle.worker.task
     assert asyncio.current_task() is me
     await idle.scope.aclose()
 
@@ -53,7 +53,7 @@ async def test_work_that_waits_goes_on_in_the_worker_with_its_context():
         variable.reset(token)  # would raise in another context
         return before is asyncio.current_task()
 
-    assert idle.worker.first_step(waits()) is WAITING
+    assert idle.worker.first_step(waits(), asyncio.current_task()) is WAITING
     assert variable.get() == "outside"
     while not idle.results:
         await asyncio.sleep(0.001)
@@ -70,7 +70,7 @@ def test_a_timeout_entered_in_the_first_step_cancels_only_the_work():
             async with asyncio.timeout(1):
                 await asyncio.sleep(10)
 
-        idle.worker.first_step(late())
+        idle.worker.first_step(late(), asyncio.current_task())
         await asyncio.sleep(5)
         await idle.scope.aclose()
         return idle.results
@@ -92,7 +92,7 @@ async def test_a_task_group_entered_in_the_first_step_belongs_to_the_worker():
             tasks.create_task(raises())
         return "unreachable"
 
-    idle.worker.first_step(group())
+    idle.worker.first_step(group(), asyncio.current_task())
     while not idle.results:
         await asyncio.sleep(0)
     assert isinstance(idle.results[0], ExceptionGroup)
@@ -107,7 +107,7 @@ async def test_what_the_first_step_raises_is_raised_there():
         raise LookupError("first")
 
     with pytest.raises(LookupError, match="first"):
-        idle.worker.first_step(raises())
+        idle.worker.first_step(raises(), asyncio.current_task())
     await idle.scope.aclose()
 
 
@@ -123,6 +123,6 @@ async def test_cancelled_right_after_the_first_step_the_work_cleans_up():
             await asyncio.sleep(0)
             cleaned.append(True)
 
-    idle.worker.first_step(careful())
+    idle.worker.first_step(careful(), asyncio.current_task())
     await idle.scope.aclose()
     assert cleaned == [True]
