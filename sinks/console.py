@@ -59,6 +59,7 @@ class _Picture:
     history: list[tuple[int, str, str]] = field(default_factory=list)
     delivered: list[str] = field(default_factory=list)
     unchecked: str = ""
+    rejected: str = ""
     completed: CompletedEvent | None = None
     error: str = ""
 
@@ -69,8 +70,11 @@ class _Picture:
                 self.model, self.chunking = event.model, event.chunking
                 self.rows = [_Row(name) for name in event.requirements]
             case TokenEvent():
+                self.rejected = ""
                 self.unchecked += event.text
             case QuickCheckEvent():
+                if not event.passed:
+                    self.rejected, self.unchecked = self.unchecked, ""
                 for row, result in zip(self.rows, event.results, strict=True):
                     if result is not None:
                         row.judged += 1
@@ -94,12 +98,14 @@ class _Picture:
                 self.error = f"{event.exception_type}: {event.detail}"
             case CompletedEvent():
                 self.completed = event
-                self.unchecked = ""
+                self.unchecked = self.rejected = ""
 
     def render(self, height: int | None = None, width: int = 80) -> RenderableType:
         """The picture; with a height, only the end of a text that would not fit."""
-        text = Text("".join(self.delivered).lstrip("\n"))
-        text.append(self.unchecked if self.delivered else self.unchecked.lstrip(), "dim italic")
+        text = Text("".join(self.delivered))
+        text.append(self.rejected, "red strike")
+        text.append(self.unchecked, "dim italic")
+        text = text[len(text.plain) - len(text.plain.lstrip()) :]
         room = None if height is None else max(height - len(self.rows) - len(self.history) - 8, 3)
         if room is not None:
             lines = text.wrap(RichConsole(width=width), width - 4)
@@ -160,8 +166,8 @@ class _Picture:
 class Console:
     """Shows a run in the terminal, while it happens.
 
-    The text as it is written, dim until it is checked; each requirement's verdict; each attempt;
-    what it cost.
+    The text as it is written, dim until it is checked, struck out where it was rejected; each
+    requirement's verdict; each attempt; what it cost.
 
     To see text before it is checked, the pipeline needs `emit_tokens=True`. Where there is no
     terminal, it prints a line for each attempt and the outcome instead. One run at a time.
@@ -199,7 +205,8 @@ class Console:
         elif self._live is not None:
             # Drawn here and not by rich's own thread, which would see a picture half updated.
             now = time.monotonic()
-            if now - self._drawn >= 1 / FRAMES_A_SECOND or isinstance(event, RetryEvent):
+            turning_point = isinstance(event, RetryEvent)
+            if turning_point or now - self._drawn >= 1 / FRAMES_A_SECOND:
                 self._drawn = now
                 self._live.update(self._render(), refresh=True)
         elif isinstance(event, RetryEvent):

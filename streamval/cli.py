@@ -139,7 +139,7 @@ def demo() -> None:
 
 
 DEMO_PROMPT = "Facts about water:\n\nWater is"
-DEMO_TOKENS = 90
+DEMO_TOKENS = 83
 
 
 def demo_pipeline(backend: LocalBackend) -> Pipeline:

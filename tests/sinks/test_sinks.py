@@ -132,6 +132,7 @@ def test_console_in_a_real_terminal():
     frames = written.count("\x1b[2K")
     assert frames > 20  # it was redrawn while the model wrote
     assert "\x1b[2;3m" in written  # dim italic: what is not checked yet
+    assert re.search("\x1b\\[9;31m[^\x1b]*Help!", written)  # struck out: what was rejected
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written).split("╭")[-1]
     assert "Water is wet. It is clear. It is cold." in last
     assert "Never" not in last
