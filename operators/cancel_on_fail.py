@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reactivex import Observable, Subject
 from reactivex.disposable import CompositeDisposable, SerialDisposable
 
-from streamval import bridge
+from streamval.scope import scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ def cancel_on_fail(
 
     Example:
         >>> import asyncio, reactivex
+        >>> from streamval import bridge
         >>> from streamval.operators import chunk, fan_out
         >>> from streamval.requirements import stream_check
         >>> calm = stream_check(lambda text: not text.endswith("!"), "stay calm")
@@ -71,7 +72,7 @@ def cancel_on_fail(
                 if failed:
                     chunks.on_completed()
 
-            with bridge.scope():
+            with scope():
                 verdicts = validate(chunks).subscribe(
                     on_next, observer.on_error, observer.on_completed, scheduler=scheduler
                 )

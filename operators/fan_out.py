@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from reactivex import Observable
 from reactivex.disposable import CompositeDisposable, Disposable
 
-from streamval import bridge
 from streamval.chunkers.base import finer
 from streamval.chunks import Chunk
 from streamval.errors import UsageError
 from streamval.lanes import Lane, fresh
 from streamval.requirements.base import as_requirements
 from streamval.results import PartialValidationResult
+from streamval.scope import running_loop, scope
 from streamval.verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamval.context import Context
     from streamval.lanes import Checkpoints
     from streamval.requirements.base import Requirement
+    from streamval.scope import Demand
 
 MAX_PENDING_CHUNKS = 64
 
@@ -68,12 +69,13 @@ def fan_out(
 
     Example:
         >>> import asyncio, reactivex
+        >>> from streamval.bridge import iterate
         >>> from streamval.chunks import Chunk
         >>> from streamval.requirements import stream_check
         >>> short = stream_check(lambda text: len(text) < 6, "short")
         >>> chunks = reactivex.of(Chunk("Hello.", 0, 0, 6), Chunk("Hi!", 1, 7, 10, " "))
         >>> async def main():
-        ...     async for verdict in bridge.iterate(chunks.pipe(fan_out([short]))):
+        ...     async for verdict in iterate(chunks.pipe(fan_out([short]))):
         ...         print(verdict.chunk.text, verdict.result.success)
         >>> asyncio.run(main())
         Hello. fail
@@ -87,8 +89,8 @@ def fan_out(
         def subscribe(
             observer: ObserverBase[Verdict], scheduler: SchedulerBase | None = None
         ) -> DisposableBase:
-            with bridge.scope() as scope:
-                fan = _FanOut(observer, scope.demand, max_pending_chunks)
+            with scope() as current:
+                fan = _FanOut(observer, current.demand, max_pending_chunks)
                 for position, requirement in enumerate(judges):
                     state = checkpoints.start(position) if checkpoints else None
                     lane = Lane(
@@ -96,7 +98,7 @@ def fan_out(
                         state or fresh(requirement, 0),
                         fan.on_judged,
                         fan.on_error,
-                        scope,
+                        current,
                         nested=finer(requirement.chunking, chunking),
                         backend=backend,
                         ctx=ctx,
@@ -118,10 +120,10 @@ def fan_out(
 class _FanOut:
     """The lanes of one subscription, and how many verdicts each open chunk still waits for."""
 
-    def __init__(
-        self, observer: ObserverBase[Verdict], demand: bridge.Demand, max_pending: int
-    ) -> None:
+    def __init__(self, observer: ObserverBase[Verdict], demand: Demand, max_pending: int) -> None:
         self.lanes: list[Lane] = []
+        # Kept, as asking for it costs a system call on Python 3.11, and is needed for each chunk.
+        self._loop = running_loop()
         self._observer = observer
         self._demand = demand
         self._max_pending = max_pending
@@ -142,7 +144,7 @@ class _FanOut:
             self._observer.on_next(Verdict(-1, chunk, _UNKNOWN, lanes=0, first=self._first))
             return
         self._missing[chunk.index] = len(self.lanes)
-        caller = asyncio.current_task()
+        caller = asyncio.current_task(self._loop)
         for lane in self.lanes:
             lane.feed(chunk, caller)
         if self._missing:  # some lane has to wait for something

@@ -63,7 +63,7 @@ class _Picture:
     completed: CompletedEvent | None = None
     error: str = ""
 
-    def update(self, event: BaseEvent) -> None:  # noqa: C901  one case an event
+    def update(self, event: BaseEvent) -> None:  # noqa: C901, PLR0912  one case an event
         """Take in an event."""
         match event:
             case StartedEvent():

@@ -42,12 +42,12 @@ from .requirements.words import NoRepetition as NoRepetition
 from .requirements.words import forbidden_pattern as forbidden_pattern
 from .requirements.words import forbidden_words as forbidden_words
 from .requirements.words import required_pattern as required_pattern
+from .results import AttemptResult as AttemptResult
 from .results import Failure as Failure
 from .results import PartialValidationResult as PartialValidationResult
+from .results import StreamResult as StreamResult
 from .results import Usage as Usage
 from .results import ValidationResult as ValidationResult
-from .run import AttemptResult as AttemptResult
 from .run import Run as Run
-from .run import StreamResult as StreamResult
 from .verdicts import Check as Check
 from .verdicts import Verdict as Verdict

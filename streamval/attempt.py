@@ -26,6 +26,7 @@ from streamval.operators.fan_out import fan_out
 from streamval.operators.merge_tri_state import merge_tri_state
 from streamval.operators.release import release
 from streamval.results import Failure, Usage, ValidationResult
+from streamval.scope import side_by_side
 from streamval.transcript import Transcript
 from streamval.verdicts import Check
 
@@ -219,7 +220,7 @@ class Attempt:
             whole = ctx.with_output(text)
             backend = self._pipeline.validation_backend
             self.validations = tuple(
-                await bridge.side_by_side(*(_validate(j, backend, whole) for j in self._judges))
+                await side_by_side(*(_validate(j, backend, whole) for j in self._judges))
             )
             self.failures = tuple(
                 Failure(judge.name, result.reason or result.error)

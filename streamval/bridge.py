@@ -5,9 +5,10 @@ is the only place where the two touch:
 
 - `from_async_iterable` pulls an async iterator in a task and pushes its items to an observer.
 - `Subscription` and `iterate` subscribe to an observable and let a coroutine wait for it.
-- `Scope` owns the tasks that one subscription started, so that whoever subscribed can wait until
-  each of them has ended, and the `Demand` they share: while anybody downstream holds it, the
-  sources upstream are not read.
+
+Each subscription has a `Scope`, which owns the tasks it started, so that whoever subscribed can wait
+until each of them has ended, and the `Demand` they share: while anybody downstream holds it, the
+sources upstream are not read.
 
 What crosses, crosses unchanged: an exception arrives as the same object, and cancellation is never
 turned into an error. Everything runs on the event loop of the subscriber: no thread, no scheduler.
@@ -16,200 +17,28 @@ turned into an error. Everything runs on the event loop of the subscriber: no th
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from contextlib import contextmanager
-from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from aiostream import operator, streamcontext
 from reactivex import Observable
 from reactivex.disposable import Disposable
 
-from streamval.errors import RunError, StallError, StreamBrokenError
+from streamval.errors import StallError, StreamBrokenError
+from streamval.scope import BUFFER, Demand, Inbox, Scope, report, scope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterator
+    from collections.abc import AsyncIterable, AsyncIterator, Callable
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-CLOSING_GRACE = 5.0
-"""Seconds a cancelled task may take to end. One that ignores its cancellation for longer is
-reported to the loop's exception handler and left behind, so that closing never hangs."""
-
 FAIR_SHARE = 256
 """Items that a source which never waits may push before every other task gets a turn."""
 
 STALL_STEPS = 16
 """How often within a `stall_timeout` it is looked whether an item has come."""
-
-BUFFER = 64
-"""Items that wait for a slow consumer before it holds the source back."""
-
-
-class Demand:
-    """A gate between what reads a source and what cannot keep up with it.
-
-    Open while nobody holds it. Each `hold` needs its own `release`.
-
-    Attributes:
-        busy: True while a reader has to wait: a plain attribute, as it is read for every delta.
-    """
-
-    __slots__ = ("_holds", "_waiters", "busy")
-
-    def __init__(self) -> None:
-        self.busy = False
-        self._holds = 0
-        self._waiters: list[asyncio.Future[None]] = []
-
-    def hold(self) -> None:
-        """Stop readers before their next item."""
-        self._holds += 1
-        self.busy = True
-
-    def release(self) -> None:
-        """Take back one `hold`; the last one lets the readers go on."""
-        self._holds -= 1
-        if not self._holds:
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._waiters.clear()
-
-    def yield_turn(self) -> None:
-        """Let every task that is ready run once before the next item is read.
-
-        A source that never has to wait would otherwise run far ahead of verdicts that are
-        already there for the taking.
-        """
-        self.busy = True
-
-    async def ready(self) -> None:
-        """Wait until nobody holds the gate, and at least for one turn of the loop."""
-        await asyncio.sleep(0)
-        while self._holds:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            await waiter
-        self.busy = False
-
-
-class Scope:
-    """The tasks of one subscription, and the demand they share.
-
-    A task started inside the scope inherits it, so that what an operator subscribes to later
-    belongs to it as well.
-    """
-
-    def __init__(
-        self, demand: Demand | None = None, on_crash: Callable[[Exception], None] | None = None
-    ) -> None:
-        self.demand = demand or Demand()
-        self._on_crash = on_crash
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._cancelled: set[asyncio.Task[None]] = set()
-        self._closed = False
-
-    def spawn(
-        self, work: Coroutine[Any, Any, None], *, context: Context | None = None
-    ) -> asyncio.Task[None]:
-        """Run `work` in a task of this scope, in a context of its own unless given one.
-
-        Raises:
-            RunError: If there is no running event loop, or the scope has been closed.
-        """
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            work.close()
-            message = (
-                "there is no running event loop; subscribe inside one, as in asyncio.run(main())"
-            )
-            raise RunError(message) from None
-        if self._closed:
-            work.close()
-            message = "the subscription has ended; nothing new can be started in it"
-            raise RunError(message)
-        task = loop.create_task(work, context=context)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def cancel(self, task: asyncio.Task[None]) -> None:
-        """Cancel a task of this scope, once: a second time would interrupt its clean-up."""
-        if task not in self._cancelled and not task.done():
-            self._cancelled.add(task)
-            task.cancel()
-
-    def spare(self, task: asyncio.Task[None]) -> None:
-        """Let a task end by itself: it has begun its clean-up, which nothing may interrupt."""
-        self._cancelled.add(task)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._cancelled.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
-        if self._on_crash is not None and isinstance(error, Exception):
-            self._on_crash(error)
-        else:
-            report("A task of an observable ended with an exception nobody handles", error)
-
-    @contextmanager
-    def current(self) -> Iterator[Scope]:
-        """Make this the scope of whatever is subscribed to inside the block."""
-        token = _scope.set(self)
-        try:
-            yield self
-        finally:
-            _scope.reset(token)
-
-    async def aclose(self) -> None:
-        """Cancel what still runs and wait until all of it has ended.
-
-        A cancellation that arrives meanwhile is kept until then, so that neither the clean-up nor
-        the cancellation is lost.
-        """
-        self._closed = True
-        me = asyncio.current_task()
-        for task in self._tasks - {me}:
-            self.cancel(task)
-        interrupted: asyncio.CancelledError | None = None
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + CLOSING_GRACE
-        while pending := {task for task in self._tasks if task is not me}:
-            left = deadline - loop.time()
-            if left <= 0:
-                for task in pending:
-                    report(f"{task!r} ignores its cancellation and was left behind", None)
-                break
-            try:
-                await asyncio.wait(pending, timeout=left)
-            except asyncio.CancelledError as cancelled:
-                interrupted = cancelled
-        if interrupted is not None:
-            raise interrupted
-
-
-_scope: ContextVar[Scope | None] = ContextVar("streamval_scope", default=None)
-
-
-@contextmanager
-def scope() -> Iterator[Scope]:
-    """The scope around, or a new one, current inside the block: for operators that hold tasks."""
-    with (_scope.get() or Scope()).current() as current:
-        yield current
-
-
-def report(message: str, error: BaseException | None) -> None:
-    """Hand something that nobody awaits to the loop's exception handler, which logs it."""
-    context: dict[str, Any] = {"message": message}
-    if error is not None:
-        context["exception"] = error
-    asyncio.get_running_loop().call_exception_handler(context)
 
 
 @overload
@@ -451,27 +280,6 @@ class Subscription:
             self._end.set_exception(error)
 
 
-async def side_by_side(*work: Coroutine[Any, Any, T]) -> list[T]:
-    """Run coroutines beside each other and wait for all their results.
-
-    Args:
-        *work: What to run.
-
-    Returns:
-        The results, in the order given.
-
-    Raises:
-        Exception: The first that one of them raises; the others are cancelled and have ended.
-    """
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
     """The items of an observable, one at a time.
 
@@ -488,33 +296,13 @@ async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIt
     Raises:
         Exception: Whatever the observable fails with, after the items before it.
     """
-    waiting: deque[T] = deque()
     demand = Demand()
-    holding = False
-    wake = asyncio.Event()
-
-    def on_next(item: T) -> None:
-        nonlocal holding
-        waiting.append(item)
-        wake.set()
-        if not holding and len(waiting) >= buffer:
-            holding = True
-            demand.hold()
-
-    async with Subscription(observable, on_next, demand) as subscription:
-        subscription.when_ended(wake.set)
-        while True:
-            while waiting:
-                item = waiting.popleft()
-                if holding and len(waiting) < buffer:
-                    holding = False
-                    demand.release()
-                yield item
-            if subscription.ended:
-                await subscription.completed()
-                return
-            wake.clear()
-            await wake.wait()
+    inbox: Inbox[T] = Inbox(demand, buffer)
+    async with Subscription(observable, inbox.put, demand) as subscription:
+        subscription.when_ended(inbox.close)
+        async for item in inbox:
+            yield item
+        await subscription.completed()
 
 
 @operator

@@ -20,7 +20,7 @@ from streamval.sinks import JSONL, Console, read_events
 
 if TYPE_CHECKING:
     from streamval.backends import LocalBackend
-    from streamval.run import StreamResult
+    from streamval.results import StreamResult
 
 VALID, INVALID, WRONG_USE, BROKEN = 0, 1, 2, 3
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from streamval.backends.base import Backend
-    from streamval.bridge import Scope
     from streamval.chunkers.base import Chunker
     from streamval.chunks import Chunk
     from streamval.context import Context
     from streamval.requirements.base import Requirement
+    from streamval.scope import Scope
 
 UNKNOWN = PartialValidationResult("unknown")
 _RANK = {"pass": 0, "unknown": 1, "fail": 2}

@@ -14,7 +14,7 @@ from streamval.errors import RunError, UsageError
 from streamval.operators.fan_out import MAX_PENDING_CHUNKS
 from streamval.repair import Repair
 from streamval.requirements.base import as_requirements
-from streamval.run import Run, StreamResult
+from streamval.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streamval.chunks import Chunk
     from streamval.events import BaseEvent
     from streamval.requirements.base import Requirement
+    from streamval.results import StreamResult
 
 P = TypeVar("P", bound="Prompt")
 

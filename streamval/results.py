@@ -131,3 +131,44 @@ class Failure:
 
     def __str__(self) -> str:
         return f"{self.requirement}: {self.reason}" if self.reason else self.requirement
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """How one attempt went.
+
+    Attributes:
+        text: All that the model wrote, rejected text and what it continued included.
+        failures: Who failed it, and why.
+        validations: The final validations, if it came that far.
+        usage: Its tokens.
+        seconds: From the request to the last verdict.
+    """
+
+    text: str
+    failures: tuple[Failure, ...]
+    validations: tuple[ValidationResult, ...]
+    usage: Usage
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    """How a run went.
+
+    Attributes:
+        success: True only if nothing failed while streaming, nothing raised, and every final
+            validation passed.
+        text: What was delivered and still stands.
+        attempts: One after the other.
+        failures: Those of the last attempt; empty after a success.
+        validations: The final validations of the last attempt, if it came that far.
+        usage: Tokens of all attempts together.
+    """
+
+    success: bool
+    text: str
+    attempts: tuple[AttemptResult, ...]
+    failures: tuple[Failure, ...]
+    validations: tuple[ValidationResult, ...]
+    usage: Usage

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aiostream import streamcontext
@@ -13,7 +11,7 @@ from reactivex import Observable
 from reactivex.disposable import Disposable
 
 from streamval.attempt import Attempt
-from streamval.bridge import BUFFER, Demand, Subscription
+from streamval.bridge import Subscription
 from streamval.chunkers.base import describe_chunking
 from streamval.chunks import Chunk
 from streamval.errors import RunError
@@ -26,7 +24,8 @@ from streamval.events import (
     StartedEvent,
 )
 from streamval.lanes import Checkpoints
-from streamval.results import Failure, Usage, ValidationResult
+from streamval.ledger import Ledger
+from streamval.scope import Demand, Inbox
 from streamval.subscribers import Cancellation, Subscribers
 from streamval.transcript import Transcript
 
@@ -38,48 +37,8 @@ if TYPE_CHECKING:
 
     from streamval.backends.base import GenerationRequest
     from streamval.pipeline import Pipeline
+    from streamval.results import StreamResult
     from streamval.subscribers import Overflow, Sink
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptResult:
-    """How one attempt went.
-
-    Attributes:
-        text: All that the model wrote, rejected text and what it continued included.
-        failures: Who failed it, and why.
-        validations: The final validations, if it came that far.
-        usage: Its tokens.
-        seconds: From the request to the last verdict.
-    """
-
-    text: str
-    failures: tuple[Failure, ...]
-    validations: tuple[ValidationResult, ...]
-    usage: Usage
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class StreamResult:
-    """How a run went.
-
-    Attributes:
-        success: True only if nothing failed while streaming, nothing raised, and every final
-            validation passed.
-        text: What was delivered and still stands.
-        attempts: One after the other.
-        failures: Those of the last attempt; empty after a success.
-        validations: The final validations of the last attempt, if it came that far.
-        usage: Tokens of all attempts together.
-    """
-
-    success: bool
-    text: str
-    attempts: tuple[AttemptResult, ...]
-    failures: tuple[Failure, ...]
-    validations: tuple[ValidationResult, ...]
-    usage: Usage
 
 
 class Run:
@@ -114,9 +73,8 @@ class Run:
         self._completed = False
         self._iterated = False
         self._error: Exception | None = None
-        self._attempt: Attempt | None = None
         self._number = 1
-        self._ledger: list[_Entry] = []
+        self._ledger = Ledger()
         self._text = Transcript()
         self._delivered = 0
 
@@ -178,34 +136,14 @@ class Run:
         return self._iterate()
 
     async def _iterate(self) -> AsyncGenerator[BaseEvent]:
-        waiting: deque[BaseEvent] = deque()
-        wake = asyncio.Event()
-        holding = False
-
-        def on_event(event: BaseEvent) -> None:
-            nonlocal holding
-            waiting.append(event)
-            wake.set()
-            if not holding and len(waiting) >= BUFFER:
-                holding = True
-                self._demand.hold()
-
+        inbox: Inbox[BaseEvent] = Inbox(self._demand)
         if not self._completed:
-            self._subscribers.add(on_event)
+            self._subscribers.add(inbox.put)
         task = self._started()
-        task.add_done_callback(lambda _: wake.set())
+        task.add_done_callback(lambda _: inbox.close())
         try:
-            while True:
-                while waiting:
-                    event = waiting.popleft()
-                    if holding and len(waiting) < BUFFER:
-                        holding = False
-                        self._demand.release()
-                    yield event
-                if task.done():
-                    break
-                wake.clear()
-                await wake.wait()
+            async for event in inbox:
+                yield event
             await self._ended(task)
         finally:
             await self.aclose()
@@ -318,7 +256,7 @@ class Run:
             raise interrupted
         if self._error is not None:
             raise self._error
-        return self._result(success=success)
+        return self._ledger.result(self.text, success=success)
 
     async def _attempts(self) -> bool:
         """Attempt after attempt, until one succeeds or the budget is spent."""
@@ -354,9 +292,8 @@ class Run:
     ) -> Attempt:
         attempt = Attempt(self._pipeline, request, self._emit, index=index, checkpoints=checkpoints)
         loop = asyncio.get_running_loop()
-        entry = _Entry(attempt, loop.time())
-        self._attempt = attempt
-        self._ledger.append(entry)
+        began = loop.time()
+        self._ledger.add(attempt)
 
         def deliver(chunk: Chunk) -> None:
             self._text.write(chunk.separator)
@@ -369,15 +306,14 @@ class Run:
             async with Subscription(attempt.delivered(), deliver, self._demand) as subscription:
                 await subscription.completed()
         finally:
-            entry.seconds = loop.time() - entry.began
+            self._ledger.ended(loop.time() - began)
         return attempt
 
     def _restart(self, checkpoints: Checkpoints | None) -> None:
         """Nothing of what was delivered stands."""
         self._text = Transcript()
         self._delivered = 0
-        for entry in self._ledger:
-            entry.discarded = True
+        self._ledger.discard()
         if checkpoints is not None:
             checkpoints.reset()
 
@@ -393,60 +329,5 @@ class Run:
             success=success,
             full_text=self.text,
             attempts_used=len(self._ledger),
-            usage=self._usage(success=success),
-        )
-
-    def _usage(self, *, success: bool) -> Usage:
-        usages = [entry.usage(success=success) for entry in self._ledger]
-        total = usages[0] if usages else Usage()
-        for usage in usages[1:]:
-            total += usage
-        return total
-
-    def _result(self, *, success: bool) -> StreamResult:
-        last = self._ledger[-1].attempt if self._ledger else None
-        return StreamResult(
-            success=success,
-            text=self.text,
-            attempts=tuple(entry.result(success=success) for entry in self._ledger),
-            failures=last.failures if last else (),
-            validations=last.validations if last else (),
-            usage=self._usage(success=success),
-        )
-
-
-@dataclass(slots=True)
-class _Entry:
-    """An attempt in the books of a run.
-
-    Attributes:
-        attempt: The attempt.
-        began: When, on the loop's clock.
-        seconds: How long it took, once it is over.
-        discarded: Whether a restart has thrown all of it away.
-    """
-
-    attempt: Attempt
-    began: float
-    seconds: float = 0.0
-    discarded: bool = False
-
-    def usage(self, *, success: bool) -> Usage:
-        """Its tokens, and how many of them do not stand in the text."""
-        usage = self.attempt.usage
-        if success and not self.attempt.failures:
-            return usage
-        standing = 0 if self.discarded else self.attempt.standing_tokens
-        standing = min(standing, usage.completion_tokens)
-        discarded = usage.completion_tokens - standing
-        return replace(usage, discarded_tokens=discarded, reused_tokens=standing)
-
-    def result(self, *, success: bool) -> AttemptResult:
-        attempt = self.attempt
-        return AttemptResult(
-            text=attempt.text,
-            failures=attempt.failures,
-            validations=attempt.validations,
-            usage=self.usage(success=success),
-            seconds=self.seconds,
+            usage=self._ledger.usage(success=success),
         )

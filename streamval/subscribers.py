@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
-from streamval.bridge import BUFFER, CLOSING_GRACE, Demand, Scope, report
 from streamval.errors import UsageError
+from streamval.scope import CLOSING_GRACE, Inbox, Scope, report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
     from streamval.events import BaseEvent
+    from streamval.scope import Demand
 
 Overflow: TypeAlias = Literal["hold", "drop"]
 Sink: TypeAlias = "Callable[[Any], object | Awaitable[object]]"
@@ -96,15 +96,12 @@ class _Subscriber:
         self._sink = sink
         self._overflow = overflow
         self._scope = scope
-        self._mail: deque[BaseEvent] | None = None
+        self._mail: Inbox[BaseEvent] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._wake: asyncio.Event | None = None
-        self._closed = False
-        self._holding = False
 
     def deliver(self, event: BaseEvent) -> None:
         if self._mail is not None:
-            self._post(self._mail, event)
+            self._mail.put(event)
             return
         try:
             answer = self._sink(event)
@@ -112,58 +109,33 @@ class _Subscriber:
             self._report(error)
             return
         if answer is not None and _is_to_be_awaited(answer):
-            self._mail = deque()
-            self._wake = asyncio.Event()
-            self._task = self._scope.spawn(self._handle(answer, self._mail, self._wake))
+            self._mail = Inbox(self._scope.demand, drop=self._overflow == "drop")
+            self._task = self._scope.spawn(self._handle(answer, self._mail))
 
     def close(self) -> asyncio.Task[None] | None:
         """No more events will come; returns the task that handles the last ones."""
-        self._closed = True
-        if self._wake is not None:
-            self._wake.set()
+        if self._mail is not None:
+            self._mail.close()
         return self._task
 
-    def _post(self, mail: deque[BaseEvent], event: BaseEvent) -> None:
-        mail.append(event)
-        if len(mail) >= BUFFER:
-            if self._overflow == "drop":
-                if len(mail) > BUFFER:
-                    mail.popleft()
-            elif not self._holding:
-                self._holding = True
-                self._scope.demand.hold()
-        assert self._wake is not None
-        self._wake.set()
-
-    async def _handle(
-        self, first: Awaitable[object], mail: deque[BaseEvent], wake: asyncio.Event
-    ) -> None:
+    async def _handle(self, first: Awaitable[object], mail: Inbox[BaseEvent]) -> None:
         try:
-            await self._attempt(first)
-            while True:
-                while mail:
-                    event = mail.popleft()
-                    if len(mail) < BUFFER:
-                        self._let_go()
-                    await self._attempt(self._sink(event))
-                if self._closed:
-                    return
-                wake.clear()
-                await wake.wait()
+            await self._see_through(first)
+            async for event in mail:
+                await self._see_through(self._call(event))
         finally:
-            self._let_go()
+            mail.let_go()
 
-    async def _attempt(self, answer: object) -> None:
+    async def _call(self, event: BaseEvent) -> None:
+        answer = self._sink(event)
+        if _is_to_be_awaited(answer):
+            await answer
+
+    async def _see_through(self, handling: Awaitable[object]) -> None:
         try:
-            if _is_to_be_awaited(answer):
-                await answer
+            await handling
         except Exception as error:  # noqa: BLE001  a subscriber must not hurt the run
             self._report(error)
-
-    def _let_go(self) -> None:
-        if self._holding:
-            self._holding = False
-            self._scope.demand.release()
 
     def _report(self, error: Exception) -> None:
         name = getattr(self._sink, "__qualname__", type(self._sink).__name__)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
 
-    from streamval.bridge import Scope
+    from streamval.scope import Scope
 
 T = TypeVar("T")
 

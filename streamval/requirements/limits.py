@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from streamval.chunkers.base import start_chunker
 from streamval.errors import UsageError
-from streamval.requirements.base import Requirement
+from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.check import PASS, UNKNOWN
-from streamval.results import PartialValidationResult, ValidationResult
+from streamval.results import PartialValidationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from streamval.backends.base import Backend
     from streamval.context import Context
@@ -43,7 +43,9 @@ class Limit(Requirement):
             for word, bound in (("at least", at_least), ("at most", at_most))
             if bound is not None
         ]
-        super().__init__(f"{' and '.join(bounds)} {what}", **options)
+        super().__init__(
+            f"{' and '.join(bounds)} {what}", simple_validate(self._judge_whole), **options
+        )
         self._what = what
         self._count = count
         self._at_least = at_least or 0
@@ -63,24 +65,13 @@ class Limit(Requirement):
             return UNKNOWN
         return PASS if self._seen >= self._at_least else UNKNOWN
 
-    async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
-        model_options: Mapping[str, Any] | None = None,
-    ) -> ValidationResult:
-        """Count the whole output."""
-        del backend, format, model_options
-        count = self._count(str(ctx.last_output() or ""))
+    def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
+        count = self._count(text)
         if count < self._at_least:
-            reason = f"only {count} {self._what}, where {self._at_least} are needed"
-            return ValidationResult(False, reason=reason)
+            return False, f"only {count} {self._what}, where {self._at_least} are needed"
         if self._at_most is not None and count > self._at_most:
-            reason = f"{count} {self._what}, where {self._at_most} are allowed"
-            return ValidationResult(False, reason=reason)
-        return ValidationResult(True)
+            return False, f"{count} {self._what}, where {self._at_most} are allowed"
+        return True
 
 
 def word_limit(

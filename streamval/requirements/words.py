@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamval.chunkers.base import start_chunker
 from streamval.errors import UsageError
-from streamval.requirements.base import Requirement
+from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.check import PASS
 from streamval.results import PartialValidationResult, ValidationResult
 
@@ -26,7 +26,7 @@ class ForbiddenPattern(Requirement):
     """
 
     def __init__(self, pattern: re.Pattern[str], description: str, **options: Any) -> None:
-        super().__init__(description, **options)
+        super().__init__(description, simple_validate(self._judge_whole), **options)
         self._pattern = pattern
 
     async def stream_validate(
@@ -38,19 +38,9 @@ class ForbiddenPattern(Requirement):
             return PartialValidationResult("fail", reason=f"it says {found.group()!r}")
         return PASS
 
-    async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
-        model_options: Mapping[str, Any] | None = None,
-    ) -> ValidationResult:
-        """Search the whole output."""
-        del backend, format, model_options
-        found = self._pattern.search(str(ctx.last_output() or ""))
-        reason = f"it says {found.group()!r}" if found else None
-        return ValidationResult(found is None, reason=reason)
+    def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
+        found = self._pattern.search(text)
+        return (False, f"it says {found.group()!r}") if found else True
 
 
 def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
@@ -99,7 +89,7 @@ class RequiredPattern(Requirement):
     def __init__(
         self, pattern: re.Pattern[str], description: str, *, each: bool, **options: Any
     ) -> None:
-        super().__init__(description, **options)
+        super().__init__(description, simple_validate(self._judge_whole), **options)
         self._pattern = pattern
         self._each = each
         self._met = False
@@ -116,18 +106,8 @@ class RequiredPattern(Requirement):
             return PartialValidationResult("fail", reason=f"{_short(chunk)} does not match")
         return PASS if self._met else PartialValidationResult("unknown")
 
-    async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
-        model_options: Mapping[str, Any] | None = None,
-    ) -> ValidationResult:
-        """Search the whole output, unless each chunk has matched already."""
-        del backend, format, model_options
-        met = self._met or self._pattern.search(str(ctx.last_output() or "")) is not None
-        return ValidationResult(met, reason=None if met else "nothing in the output matches")
+    def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
+        return True if self._pattern.search(text) else (False, "nothing in the output matches")
 
 
 def required_pattern(

@@ -8,6 +8,7 @@ from reactivex import operators as ops
 
 from streamval import bridge
 from streamval.errors import RunError, StallError, StreamBrokenError
+from streamval.scope import CLOSING_GRACE, side_by_side
 from tests.support.virtual_time import run_virtually
 
 
@@ -201,7 +202,7 @@ def test_a_source_that_ignores_its_cancellation_does_not_hang_the_close():
         return told, closed_at
 
     (told, closed_at), _ = run_virtually(main())
-    assert closed_at == bridge.CLOSING_GRACE
+    assert closed_at == CLOSING_GRACE
     assert "ignores its cancellation" in told[0]
 
 
@@ -274,7 +275,7 @@ async def test_side_by_side_keeps_the_order_and_cancels_the_rest_at_an_error():
             await asyncio.sleep(0)
         return value
 
-    assert await bridge.side_by_side(after(3, "a"), after(1, "b")) == ["a", "b"]
+    assert await side_by_side(after(3, "a"), after(1, "b")) == ["a", "b"]
     ended = []
 
     async def hangs():
@@ -288,5 +289,5 @@ async def test_side_by_side_keeps_the_order_and_cancels_the_rest_at_an_error():
         raise ValueError("one")
 
     with pytest.raises(ValueError, match="one"):
-        await bridge.side_by_side(hangs(), raises())
+        await side_by_side(hangs(), raises())
     assert ended == [True]

@@ -5,7 +5,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from streamval.bridge import Scope
+from streamval.scope import Scope
 from streamval.worker import WAITING, Worker
 from tests.support.virtual_time import run_virtually
 
