@@ -11,9 +11,8 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from streamval.chunkers.base import finer
 from streamval.chunks import Chunk
 from streamval.errors import UsageError
-from streamval.lanes import Lane, fresh
+from streamval.lanes import UNKNOWN, Lane, fresh
 from streamval.requirements.base import as_requirements
-from streamval.results import PartialValidationResult
 from streamval.scope import running_loop, scope
 from streamval.verdicts import Verdict
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from streamval.context import Context
     from streamval.lanes import Checkpoints
     from streamval.requirements.base import Requirement
+    from streamval.results import PartialValidationResult
     from streamval.scope import Demand
 
 MAX_PENDING_CHUNKS = 64
@@ -39,6 +39,8 @@ def fan_out(
     ctx: Context | None = None,
     max_pending_chunks: int = MAX_PENDING_CHUNKS,
     chunking: Chunking = None,
+    index: int = 0,
+    start: int = 0,
     checkpoints: Checkpoints | None = None,
     on_start: Callable[[tuple[Requirement, ...]], None] | None = None,
 ) -> Callable[[Observable[Chunk]], Observable[Verdict]]:
@@ -57,6 +59,8 @@ def fan_out(
             (where it comes through the bridge).
         chunking: How the chunks that arrive were cut, so that a lane with a finer chunking of
             its own ends a piece wherever a chunk ends.
+        index: Index of the first chunk, where the chunks go on from earlier ones.
+        start: Offset of the first character, likewise.
         checkpoints: Where the lanes keep, and take up, what they have judged so far.
         on_start: Called with the clones, once they are made.
 
@@ -90,7 +94,7 @@ def fan_out(
             observer: ObserverBase[Verdict], scheduler: SchedulerBase | None = None
         ) -> DisposableBase:
             with scope() as current:
-                fan = _FanOut(observer, current.demand, max_pending_chunks)
+                fan = _FanOut(observer, current.demand, max_pending_chunks, index, start)
                 for position, requirement in enumerate(judges):
                     state = checkpoints.start(position) if checkpoints else None
                     lane = Lane(
@@ -120,16 +124,24 @@ def fan_out(
 class _FanOut:
     """The lanes of one subscription, and how many verdicts each open chunk still waits for."""
 
-    def __init__(self, observer: ObserverBase[Verdict], demand: Demand, max_pending: int) -> None:
+    def __init__(
+        self,
+        observer: ObserverBase[Verdict],
+        demand: Demand,
+        max_pending: int,
+        index: int,
+        start: int,
+    ) -> None:
         self.lanes: list[Lane] = []
         # Kept, as asking for it costs a system call on Python 3.11, and is needed for each chunk.
         self._loop = running_loop()
         self._observer = observer
         self._demand = demand
         self._max_pending = max_pending
-        self._missing: dict[int, int] = {}
-        self._first = 0
-        self._last: Chunk | None = None
+        self._count = 0
+        self._open: dict[int, _Open] = {}
+        self._resumed = index > 0
+        self._tail = Chunk("", index, start, start)
         self._limit: int | None = None
         self._holding = False
         self._source_ended = False
@@ -137,49 +149,52 @@ class _FanOut:
     def on_chunk(self, chunk: Chunk) -> None:
         if self._limit is not None:
             return
-        if self._last is None:
-            self._first = chunk.index
-        self._last = chunk
+        position = self._count
+        self._count += 1
         if not self.lanes:
-            self._observer.on_next(Verdict(-1, chunk, _UNKNOWN, lanes=0, first=self._first))
+            self._observer.on_next(Verdict(-1, chunk, UNKNOWN, 0, position))
             return
-        self._missing[chunk.index] = len(self.lanes)
+        if chunk.text:
+            self._tail = Chunk("", chunk.index + 1, chunk.end, chunk.end)
+        self._open[chunk.index] = _Open(position, len(self.lanes))
         caller = asyncio.current_task(self._loop)
         for lane in self.lanes:
             lane.feed(chunk, caller)
-        if self._missing:  # some lane has to wait for something
-            if not self._holding and len(self._missing) >= self._max_pending:
+        if self._open:  # some lane has to wait for something
+            if not self._holding and len(self._open) >= self._max_pending:
                 self._holding = True
                 self._demand.hold()
             self._demand.yield_turn()
 
-    def on_judged(self, lane: Lane, chunk: Chunk, result: PartialValidationResult) -> None:
+    def on_judged(
+        self, lane: Lane, chunk: Chunk, result: PartialValidationResult, reach: int
+    ) -> None:
         index = chunk.index
         if self._limit is not None and index >= self._limit:
             return
+        open_ = self._open[index]
+        open_.missing -= 1
         if result.success == "fail":
             self._limit = index
-            self._missing = {open_: n for open_, n in self._missing.items() if open_ < index}
+            self._open = {known: o for known, o in self._open.items() if known < index}
             for other in self.lanes:
                 other.stop_at(index)
-        elif (missing := self._missing[index] - 1) > 0:
-            self._missing[index] = missing
-        else:
-            del self._missing[index]
-        if self._holding and len(self._missing) < self._max_pending:
+        elif not open_.missing:
+            del self._open[index]
+        if self._holding and len(self._open) < self._max_pending:
             self._holding = False
             self._demand.release()
-        covered = lane.covered if lane.requirement.hold else None
+        covered = reach if lane.requirement.hold else None
         self._observer.on_next(
-            Verdict(lane.position, chunk, result, len(self.lanes), self._first, covered)
+            Verdict(lane.position, chunk, result, len(self.lanes), open_.position, covered)
         )
         if self._source_ended:
             self._complete_if_done()
 
     def on_completed(self) -> None:
-        last = self._last
-        if last is not None and self._limit is None and any(ln.keeps_a_tail for ln in self.lanes):
-            self.on_chunk(Chunk("", last.index + 1, last.end, last.end))
+        began = self._resumed or self._count > 0
+        if began and self._limit is None and any(lane.keeps_a_tail for lane in self.lanes):
+            self.on_chunk(self._tail)
         self._source_ended = True
         self._complete_if_done()
 
@@ -190,7 +205,7 @@ class _FanOut:
     def stop(self) -> None:
         """Nobody wants verdicts any more."""
         self._limit = -1
-        self._missing.clear()
+        self._open.clear()
         for lane in self.lanes:
             lane.stop_at(-1)
         if self._holding:
@@ -198,10 +213,17 @@ class _FanOut:
             self._demand.release()
 
     def _complete_if_done(self) -> None:
-        if self._source_ended and not self._missing:
+        if self._source_ended and not self._open:
             for lane in self.lanes:
                 lane.stop_at(-1)
             self._observer.on_completed()
 
 
-_UNKNOWN = PartialValidationResult("unknown")
+class _Open:
+    """A chunk that waits for verdicts."""
+
+    __slots__ = ("missing", "position")
+
+    def __init__(self, position: int, missing: int) -> None:
+        self.position = position
+        self.missing = missing

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import reactivex
+from reactivex import Observable
 from reactivex import operators as ops
 
 from streamval import bridge
@@ -26,20 +27,23 @@ from streamval.operators.fan_out import fan_out
 from streamval.operators.merge_tri_state import merge_tri_state
 from streamval.operators.release import release
 from streamval.results import Failure, Usage, ValidationResult
-from streamval.scope import side_by_side
+from streamval.scope import running_loop, scope, side_by_side
 from streamval.transcript import Transcript
 from streamval.verdicts import Check
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from reactivex import Observable
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
     from streamval.backends.base import GenerationRequest
     from streamval.chunks import Chunk
     from streamval.lanes import Checkpoints
     from streamval.pipeline import Pipeline
     from streamval.requirements.base import Requirement
+
+
+T = TypeVar("T")
 
 
 class Attempt:
@@ -66,6 +70,7 @@ class Attempt:
         self.failures: tuple[Failure, ...] = ()
         self.validations: tuple[ValidationResult, ...] = ()
         self.ended_naturally = False
+        self.reached_the_end = False
         self.released_to = len(request.prefix or "")
         self.next_index = index
         self.standing_tokens = 0
@@ -95,29 +100,38 @@ class Attempt:
 
     def delivered(self) -> Observable[Chunk]:
         """The whole way from deltas to delivered chunks."""
+        return reactivex.defer(lambda _: self._pipe())
+
+    def _pipe(self) -> Observable[Chunk]:
         pipeline, request = self._pipeline, self.request
         ctx = Context(request.messages)
+        start = len(request.prefix or "")
         judge = fan_out(
             pipeline.requirements,
             backend=pipeline.validation_backend,
             ctx=ctx,
             max_pending_chunks=pipeline.max_pending_chunks,
             chunking=pipeline.chunking,
+            index=self._index,
+            start=start,
             checkpoints=self._checkpoints,
             on_start=self._on_start,
         )
         checks: Observable[Check] = self._deltas().pipe(
-            chunk(pipeline.chunking, index=self._index, start=len(request.prefix or "")),
+            chunk(pipeline.chunking, index=self._index, start=start),
             cancel_on_fail(judge),
             merge_tri_state(),
         )
-        final_check = bridge.from_async_iterable(lambda: self._final_check(ctx))
+        with scope() as owner:  # the stream may end in a context that is not this run's
+            final_check = bridge.from_async_iterable(lambda: self._final_check(ctx), owner=owner)
         chunks: Observable[Chunk] = reactivex.concat(checks, final_check).pipe(
             ops.do_action(self._on_check),
             release(),
             ops.do_action(self._on_release),
         )
-        return chunks.pipe(*pipeline.chunk_operators)
+        if not pipeline.chunk_operators:
+            return chunks
+        return _on_the_loop(chunks.pipe(_on_no_scheduler, *pipeline.chunk_operators))
 
     def deliver(self, chunk: Chunk) -> None:
         """Tell subscribers of a chunk that came through."""
@@ -141,7 +155,7 @@ class Attempt:
         if not pipeline.delta_operators:
             return texts
         transformed: Observable[str] = texts.pipe(*pipeline.delta_operators)
-        return transformed.pipe(ops.map(self._record))
+        return _on_the_loop(transformed).pipe(ops.map(self._record))
 
     def _count(self, delta: str | Delta) -> str:
         text = delta if type(delta) is str else self._unwrap(delta)
@@ -194,6 +208,8 @@ class Attempt:
             results=check.results,
         )
         if check.success == "fail":
+            # A failed tail: everything before it was delivered, so there is nothing to go on from.
+            self.reached_the_end = not check.chunk.text
             self.failures = tuple(
                 Failure(judge.name, result.reason, check.chunk.index)
                 for judge, result in zip(self._judges, check.results, strict=True)
@@ -213,7 +229,7 @@ class Attempt:
         """After a natural end: every requirement judges the whole output, beside the others."""
         if self.failures:
             return
-        self.ended_naturally = True
+        self.ended_naturally = self.reached_the_end = True
         text = self.text
         self._emit(StreamingDoneEvent, full_text=text)
         if self._judges:
@@ -258,3 +274,29 @@ async def _validate(requirement: Requirement, backend: Any, ctx: Context) -> Val
             return ValidationResult(True, reason=reason)
         return ValidationResult(False, reason=reason, error=str(error))
     return result
+
+
+def _on_the_loop(source: Observable[T]) -> Observable[T]:
+    """Subscribe with a scheduler of this loop: without one, a timer of reactivex fires on a thread."""
+
+    def subscribe(
+        observer: ObserverBase[T], scheduler: SchedulerBase | None = None
+    ) -> DisposableBase:
+        from reactivex.scheduler.eventloop import AsyncIOScheduler  # noqa: PLC0415  only where used
+
+        scheduler = scheduler or AsyncIOScheduler(running_loop())
+        return source.subscribe(observer, scheduler=scheduler)
+
+    return Observable(subscribe)
+
+
+def _on_no_scheduler(source: Observable[T]) -> Observable[T]:
+    """Keep a scheduler that was meant for the operators downstream from those upstream."""
+
+    def subscribe(
+        observer: ObserverBase[T],
+        scheduler: SchedulerBase | None = None,  # noqa: ARG001  what it is there for
+    ) -> DisposableBase:
+        return source.subscribe(observer)
+
+    return Observable(subscribe)

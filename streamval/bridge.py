@@ -43,7 +43,10 @@ STALL_STEPS = 16
 
 @overload
 def from_async_iterable(
-    source: Callable[[], AsyncIterable[T]], *, stall_timeout: float | None = None
+    source: Callable[[], AsyncIterable[T]],
+    *,
+    stall_timeout: float | None = None,
+    owner: Scope | None = None,
 ) -> Observable[T]: ...
 @overload
 def from_async_iterable(
@@ -51,12 +54,14 @@ def from_async_iterable(
     *,
     each: Callable[[T], U],
     stall_timeout: float | None = None,
+    owner: Scope | None = None,
 ) -> Observable[U]: ...
 def from_async_iterable(
     source: Callable[[], AsyncIterable[Any]],
     *,
     each: Callable[[Any], Any] | None = None,
     stall_timeout: float | None = None,
+    owner: Scope | None = None,
 ) -> Observable[Any]:
     """The items of an async iterable as a cold observable.
 
@@ -70,6 +75,8 @@ def from_async_iterable(
             token.
         stall_timeout: Seconds without an item before the observable fails. Time during which
             somebody downstream holds the demand does not count. `None` for never.
+        owner: The scope that owns the reading task, where it is not the one around at the time
+            of subscribing.
 
     Returns:
         An observable. An exception of the source arrives at `on_error` as it is; so does one
@@ -89,9 +96,9 @@ def from_async_iterable(
         observer: ObserverBase[Any],
         scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
-        with scope() as current:
+        with scope() if owner is None else owner.current() as current:
             pump = _Pump(source, each, observer, current, stall_timeout)
-            pump.task = current.spawn(pump.run())
+            pump.start()
         return Disposable(pump.stop)
 
     return Observable(subscribe)
@@ -120,6 +127,9 @@ class _Pump:
         self._stalled = False
         self._quiet = True
 
+    def start(self) -> None:
+        self.task = self._scope.spawn(self.run())
+
     def stop(self) -> None:
         if self._stopped:
             return
@@ -130,30 +140,26 @@ class _Pump:
             self._scope.cancel(self.task)
 
     async def run(self) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        self.task = me  # with an eager task factory this comes before `start` has it
         watch = None if self._stall_timeout is None else self._watch(self._stall_timeout)
         try:
             failure = await self._read()
         except asyncio.CancelledError:
-            if self._stalled and not self._stopped:
-                message = (
-                    f"no delta for {self._stall_timeout:g} seconds; the backend hangs, or needs "
-                    "a longer stall_timeout"
-                )
-                self._observer.on_error(StallError(message))
-                return
-            if self._stopped or self.task.cancelling():
+            if self._stopped or self._stalled or self.task.cancelling():
                 raise
             message = "the source was cancelled from inside, not by whoever reads it"
             self._observer.on_error(StreamBrokenError(message))
         except Exception as error:  # noqa: BLE001  whatever the source raises is the observer's
-            if self._stopped:
+            if self._stopped or self._stalled:
                 report("A source raised while it was being closed", error)
             else:
                 self._observer.on_error(error)
         else:
             if failure is not None:
                 self._observer.on_error(failure)
-            elif not self._stopped:
+            elif not self._stopped and not self._stalled:
                 self._observer.on_completed()
         finally:
             if watch is not None:
@@ -168,6 +174,9 @@ class _Pump:
         # the context would cost a microsecond for every delta.
         async with streamcontext(iterator):
             async for item in iterator:
+                if self._stopped:
+                    self._scope.spare(self.task)
+                    break
                 self._quiet = False
                 try:
                     on_next(item if each is None else each(item))
@@ -196,10 +205,16 @@ class _Pump:
 
         def look() -> None:
             nonlocal quiet_steps, handle
-            quiet_steps = quiet_steps + 1 if self._quiet and not self._demand.busy else 0
+            quiet_steps = quiet_steps + 1 if self._quiet and not self._demand.held else 0
             self._quiet = True
             if quiet_steps >= STALL_STEPS:
                 self._stalled = True
+                # Told at once: the backend may ignore its cancellation, or take its time over it.
+                message = (
+                    f"no delta for {timeout:g} seconds; the backend hangs, or needs a longer "
+                    "stall_timeout"
+                )
+                self._observer.on_error(StallError(message))
                 self._scope.cancel(self.task)
             else:
                 handle = loop.call_later(step, look)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import TYPE_CHECKING
 
 from streamval.chunkers.base import shifted, start_chunker
@@ -48,7 +49,7 @@ class LaneState:
 
     def copied(self) -> LaneState:
         """A copy that judging on will not touch."""
-        return LaneState(copy(self.requirement), copy(self.chunker), self.base)
+        return LaneState(copy(self.requirement), copied(self.chunker), self.base)
 
 
 class Checkpoints:
@@ -69,8 +70,6 @@ class Checkpoints:
     def delivered(self, index: int) -> None:
         """Chunk `index` went to the consumer: a new attempt will start behind it."""
         self._start = self._after.pop(index, self._start)
-        for older in [known for known in self._after if known < index]:
-            del self._after[older]
 
     def rewind(self) -> None:
         """Forget what was judged past the last delivered chunk."""
@@ -87,6 +86,11 @@ class Checkpoints:
         return None if state is None else state.copied()
 
 
+def copied(chunker: Chunker | None) -> Chunker | None:
+    """A copy that goes on by itself: deep, unless the chunker knows better."""
+    return copy(chunker) if hasattr(type(chunker), "__copy__") else deepcopy(chunker)
+
+
 def fresh(requirement: Requirement, base: int) -> LaneState:
     """The state of a lane that has judged nothing yet."""
     chunker = None if requirement.chunking is None else start_chunker(requirement.chunking)
@@ -99,7 +103,7 @@ class Lane:
     Args:
         position: Which lane this is, from 0.
         state: What it goes on from.
-        judged: Called with each verdict.
+        judged: Called with each verdict, and the offset up to which it is a pass.
         failed: Called with what the validator raised, where that ends the run.
         scope: Owns the workers.
         nested: Whether its own chunks never reach across the pipeline's, so that each of those
@@ -113,7 +117,7 @@ class Lane:
         self,
         position: int,
         state: LaneState,
-        judged: Callable[[Lane, Chunk, PartialValidationResult], None],
+        judged: Callable[[Lane, Chunk, PartialValidationResult, int], None],
         failed: Callable[[Exception], None],
         scope: Scope,
         *,
@@ -124,7 +128,6 @@ class Lane:
     ) -> None:
         self.position = position
         self.requirement = state.requirement
-        self.covered = 0
         self._chunker = state.chunker
         self._base = state.base
         self._judged = judged
@@ -139,6 +142,9 @@ class Lane:
         self._idle: list[Worker[PartialValidationResult]] = []
         self._judging: dict[Worker[PartialValidationResult], Chunk | None] = {}
         self._limit: int | None = None
+        # Of chunks cut again here: how far each is a pass, and the chunker after it.
+        self._reach: dict[int, int] = {}
+        self._cut_after: dict[int, Chunker | None] = {}
         self._add_worker()
 
     @property
@@ -167,7 +173,8 @@ class Lane:
         try:
             result = worker.first_step(self._judgement(chunk), caller)
         except asyncio.CancelledError:
-            self._failed(self._cancelled_from_inside())
+            self._judging[worker] = None
+            self._raised(chunk, self._cancelled_from_inside())
         except Exception as error:  # noqa: BLE001  its on_error decides
             self._judging[worker] = None
             self._raised(chunk, error)
@@ -203,34 +210,41 @@ class Lane:
 
     async def _work(self, worker: Worker[PartialValidationResult]) -> None:
         """Judge what has queued up, then finish what did not end in its first step."""
+        while True:
+            while self._chunks:
+                chunk = self._chunks.popleft()
+                if self._limit is not None and chunk.index >= self._limit:
+                    return
+                self._judging[worker] = chunk
+                await self._see_through(worker, chunk, self._judge_pieces(chunk))
+            self._judging[worker] = None
+            self._idle.append(worker)
+            work = await worker.handed_over()
+            judged = self._judging[worker]
+            assert judged is not None
+            await self._see_through(worker, judged, work)
+
+    async def _see_through(
+        self,
+        worker: Worker[PartialValidationResult],
+        chunk: Chunk,
+        judgement: Awaitable[PartialValidationResult],
+    ) -> None:
+        error: Exception | None = None
+        result = UNKNOWN
         try:
-            while True:
-                while self._chunks:
-                    chunk = self._chunks.popleft()
-                    if self._limit is not None and chunk.index >= self._limit:
-                        return
-                    self._judging[worker] = chunk
-                    await self._see_through(chunk, self._judgement(chunk))
-                self._judging[worker] = None
-                self._idle.append(worker)
-                work = await worker.handed_over()
-                judged = self._judging[worker]
-                assert judged is not None
-                await self._see_through(judged, work)
+            result = await judgement
         except asyncio.CancelledError:
             if worker.task.cancelling():
                 raise
-            self._failed(self._cancelled_from_inside())
-
-    async def _see_through(
-        self, chunk: Chunk, judgement: Awaitable[PartialValidationResult]
-    ) -> None:
-        try:
-            result = await judgement
-        except Exception as error:  # noqa: BLE001  its on_error decides
-            self._raised(chunk, error)
-        else:
-            self._conclude(chunk, result)
+            error = self._cancelled_from_inside()
+        except Exception as raised:  # noqa: BLE001  its on_error decides
+            error = raised
+        with self._scope.current():  # the worker has left it, for the requirement's sake
+            if error is None:
+                self._conclude(chunk, result)
+            else:
+                self._raised(chunk, error)
 
     def _cancelled_from_inside(self) -> ValidatorError:
         name = self.requirement.name
@@ -240,45 +254,55 @@ class Lane:
     def _judgement(self, chunk: Chunk) -> Coroutine[Any, Any, PartialValidationResult]:
         """The coroutine that judges a chunk: the requirement's own wherever that is enough."""
         if self._alone and chunk.text:
-            return self.requirement.stream_validate(
+            work = self.requirement.stream_validate(
                 chunk.text, backend=self._backend, ctx=self._ctx
             )
+            if type(work) is CoroutineType:
+                return work
+            return _awaited(work)
         return self._judge_pieces(chunk)
 
     async def _judge_pieces(self, chunk: Chunk) -> PartialValidationResult:
         """Judge all pieces of a chunk; the first failure decides, else the least certain one."""
+        pieces = self._pieces(chunk)
+        if self._checkpoints is not None:
+            self._cut_after[chunk.index] = copied(self._chunker)
         verdict = None
-        for piece in self._pieces(chunk):
+        for piece in pieces:
             try:
-                result = self._checked(await self._ask(piece), piece)
+                result = self._checked(await self._ask(piece))
             except Exception as error:  # noqa: BLE001  its on_error decides
                 result = on_error(self.requirement, error, piece)
+            if result.success == "pass":
+                self._reach[chunk.index] = piece.end
             if verdict is None or _RANK[result.success] > _RANK[verdict.success]:
                 verdict = result
             if result.success == "fail":
                 break
         return verdict or UNKNOWN
 
-    def _checked(self, result: object, piece: Chunk) -> PartialValidationResult:
-        """A result that is one, its pass noted for chunks that are held."""
+    def _checked(self, result: object) -> PartialValidationResult:
+        """The result, if it is one."""
         if not isinstance(result, PartialValidationResult):
             message = (
                 f"stream_validate of {self.requirement.name!r} returned {type(result).__name__}; "
                 "return a PartialValidationResult"
             )
             raise ValidatorError(message)
-        if result.success == "pass" and piece.end > self.covered:
-            self.covered = piece.end
         return result
 
     def _conclude(self, chunk: Chunk, result: PartialValidationResult) -> None:
         try:
+            reach = self._reach.pop(chunk.index, 0)
             if self._alone:
-                self._checked(result, chunk)
-            if self._checkpoints is not None and result.success != "fail":
-                state = LaneState(self.requirement, self._chunker, self._base)
-                self._checkpoints.save(self.position, chunk.index, state)
-            self._judged(self, chunk, result)
+                self._checked(result)
+                reach = chunk.end if result.success == "pass" else 0
+            if self._checkpoints is not None:
+                cut_after = self._cut_after.pop(chunk.index, self._chunker)
+                if result.success != "fail":
+                    state = LaneState(self.requirement, cut_after, self._base)
+                    self._checkpoints.save(self.position, chunk.index, state)
+            self._judged(self, chunk, result, reach)
         except Exception as error:  # noqa: BLE001  a copy or somebody downstream raised
             self._failed(error)
 
@@ -310,6 +334,11 @@ class Lane:
                 "on_error='fail' or 'pass'"
             )
             raise ValidatorTimeoutError(message) from None
+
+
+async def _awaited(work: Awaitable[PartialValidationResult]) -> PartialValidationResult:
+    """Of an awaitable that is no coroutine."""
+    return await work
 
 
 def on_error(requirement: Requirement, error: Exception, piece: Chunk) -> PartialValidationResult:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 TriState = Literal["pass", "fail", "unknown"]
 """`"pass"`: satisfied so far. `"fail"`: violated, stop. `"unknown"`: cannot tell yet, go on."""
+
+
+def _finite_or_name(score: float | None) -> float | str | None:
+    return score if score is None or isfinite(score) else str(score)
+
+
+# JSON has no infinity: it travels as a word, which pydantic reads as a number again.
+_Score = Annotated[float | None, PlainSerializer(_finite_or_name, when_used="json")]
 
 _TRI_STATES = frozenset(get_args(TriState))
 
@@ -37,7 +46,7 @@ class PartialValidationResult:
 
     success: TriState
     reason: str | None = field(default=None, kw_only=True)
-    score: float | None = field(default=None, kw_only=True)
+    score: _Score = field(default=None, kw_only=True)
     thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
     context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
 
@@ -45,6 +54,8 @@ class PartialValidationResult:
         if self.success not in _TRI_STATES:
             message = f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}"
             raise ValueError(message)
+        if self.reason is not None and not isinstance(self.reason, str):
+            object.__setattr__(self, "reason", str(self.reason))
 
     def as_bool(self) -> bool:
         """True for `"pass"` only; look at `success` to tell `"unknown"` from `"fail"`."""
@@ -71,13 +82,17 @@ class ValidationResult:
 
     result: bool
     reason: str | None = field(default=None, kw_only=True)
-    score: float | None = field(default=None, kw_only=True)
+    score: _Score = field(default=None, kw_only=True)
     thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
     context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
     error: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         # Events are JSON: an exception object would not survive the round trip, its words do.
+        if not isinstance(self.result, bool):
+            object.__setattr__(self, "result", bool(self.result))
+        if self.reason is not None and not isinstance(self.reason, str):
+            object.__setattr__(self, "reason", str(self.reason))
         if isinstance(self.error, BaseException):
             object.__setattr__(self, "error", f"{type(self.error).__name__}: {self.error}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from aiostream import streamcontext
@@ -69,6 +70,7 @@ class Run:
         self._demand = Demand()
         self._subscribers = Subscribers(self._demand)
         self._task: asyncio.Task[StreamResult] | None = None
+        self._begun = False
         self._cancelling = False
         self._completed = False
         self._iterated = False
@@ -173,15 +175,19 @@ class Run:
             To be awaited by whoever wants to know that the backend is closed; not by a
             subscriber, for whom the run waits.
         """
-        if self._task is not None and not self._task.done():
-            self._request_cancel(self._task)
+        self._request_cancel()
         return Cancellation(self._task)
 
     async def aclose(self) -> None:
-        """Cancel what is left of the run and wait until the backend is closed."""
+        """Cancel what is left of the run and wait until the backend is closed.
+
+        Raises nothing of the run's: who leaves does not ask how it ends, and an exception that
+        ended it has been told in an `ErrorEvent`.
+        """
+        self._request_cancel()
         if self._task is not None and not self._task.done():
-            self._request_cancel(self._task)
-            await self._ended(self._task)
+            with suppress(Exception):
+                await self._ended(self._task)
 
     async def __aenter__(self) -> Run:
         return self
@@ -205,20 +211,27 @@ class Run:
             raise RunError(message)
         return self._task
 
-    def _request_cancel(self, task: asyncio.Task[StreamResult]) -> None:
-        if not self._cancelling:
+    def _request_cancel(self) -> None:
+        """Cancel what is left: the attempts, or the wait for slow subscribers after them."""
+        if self._completed:
+            self._subscribers.hurry()
+        elif not self._cancelling:
             self._cancelling = True
-            task.cancel()
+            if self._task is not None and self._begun:
+                self._task.cancel()
 
     async def _ended(self, task: asyncio.Task[StreamResult]) -> StreamResult:
         """Wait for the run; a cancellation of whoever waits cancels it, and waits on."""
+        if self._subscribers.handles(asyncio.current_task()):
+            message = "a subscriber cannot wait for the run, which waits for its subscribers"
+            raise RunError(message)
         interrupted: asyncio.CancelledError | None = None
         while not task.done():
             try:
                 await asyncio.wait([task])
             except asyncio.CancelledError as cancelled:
                 interrupted = cancelled
-                self._request_cancel(task)
+                self._request_cancel()
         if interrupted is not None:
             if not task.cancelled():
                 task.exception()  # seen: the cancellation goes first
@@ -235,6 +248,7 @@ class Run:
     # Running
 
     async def _main(self) -> StreamResult:
+        self._begun = True
         success = False
         interrupted: asyncio.CancelledError | None = None
         try:
@@ -244,14 +258,16 @@ class Run:
                 requirements=tuple(r.name for r in self._pipeline.requirements),
                 chunking=describe_chunking(self._pipeline.chunking),
             )
-            success = await self._attempts()
+            success = not self._cancelling and await self._attempts()
         except asyncio.CancelledError as cancelled:
             interrupted = cancelled
         except Exception as error:  # noqa: BLE001  told to subscribers, then raised below
             self._error = error
             self._emit(ErrorEvent, exception_type=type(error).__name__, detail=str(error))
         self._complete(success=success)
-        await self._subscribers.finish(in_haste=interrupted is not None)
+        if interrupted is not None:
+            self._subscribers.hurry()
+        await self._subscribers.finish()
         if interrupted is not None and not self._cancelling:
             raise interrupted
         if self._error is not None:
@@ -267,12 +283,13 @@ class Run:
         while True:
             attempt = await self._generate(request, index, checkpoints)
             if not attempt.failures:
-                return True
+                # An operator that has had enough ends a stream before anything is validated.
+                return attempt.ended_naturally
             if retry is None or self._number >= retry.loop_budget:
                 return False
             prefix = None
             index = 0
-            if checkpoints is not None and not attempt.ended_naturally:
+            if checkpoints is not None and not attempt.reached_the_end:
                 prefix, index = attempt.text[: attempt.released_to], attempt.next_index
                 checkpoints.rewind()
             else:

@@ -42,6 +42,11 @@ class Demand:
         self._holds = 0
         self._waiters: list[asyncio.Future[None]] = []
 
+    @property
+    def held(self) -> bool:
+        """Whether somebody holds the gate, which `busy` may outlast by a turn."""
+        return self._holds > 0
+
     def hold(self) -> None:
         """Stop readers before their next item."""
         self._holds += 1
@@ -178,6 +183,21 @@ def scope() -> Iterator[Scope]:
         yield current
 
 
+def leave_scope() -> None:
+    """Leave the scope around for good: what follows in this context is somebody else's code."""
+    _scope.set(None)
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """No scope inside the block: for calling somebody else's code."""
+    token = _scope.set(None)
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
 def running_loop() -> asyncio.AbstractEventLoop:
     """The running event loop.
 
@@ -230,6 +250,11 @@ class Inbox(Generic[T]):
         self._closed = True
         self._wake()
 
+    def clear(self) -> None:
+        """Drop what waits."""
+        self._items.clear()
+        self.let_go()
+
     def let_go(self) -> None:
         """Hold nothing back any more."""
         if self._holding:
@@ -267,10 +292,17 @@ async def side_by_side(*work: Coroutine[Any, Any, T]) -> list[T]:
     Raises:
         Exception: The first that one of them raises; the others are cancelled and have ended.
     """
+    if not work:
+        return []
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, ignoring = await asyncio.wait(tasks, timeout=CLOSING_GRACE)
+        for task in ignoring:
+            report(f"{task!r} ignores its cancellation and was left behind", None)
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.exception()  # seen: the first one is raised, the others follow from it

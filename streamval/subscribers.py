@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
 from streamval.errors import UsageError
-from streamval.scope import CLOSING_GRACE, Inbox, Scope, report
+from streamval.scope import CLOSING_GRACE, Inbox, Scope, outside, report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -45,6 +45,7 @@ class Subscribers:
         self._demand = demand
         self._scope = Scope(demand)
         self._sinks: list[_Subscriber] = []
+        self._hurried = asyncio.Event()
 
     def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
         """Subscribe; returns how to unsubscribe."""
@@ -62,27 +63,36 @@ class Subscribers:
         def remove() -> None:
             if subscriber in self._sinks:
                 self._sinks.remove(subscriber)
-                subscriber.close()
+                subscriber.drop()
 
         return remove
 
     def publish(self, event: BaseEvent) -> None:
         """Hand an event to each of them, in the order they subscribed."""
-        for subscriber in tuple(self._sinks):
-            subscriber.deliver(event)
+        with outside():
+            for subscriber in tuple(self._sinks):
+                subscriber.deliver(event)
 
-    async def finish(self, *, in_haste: bool) -> None:
-        """Wait until the async ones have handled what is in their mailboxes.
+    def handles(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether this is the task of one of them."""
+        return task is not None and any(s.task is task for s in self._sinks)
 
-        Args:
-            in_haste: The run was cancelled: do not wait longer than the bridge's closing grace.
-        """
-        handling = [task for subscriber in self._sinks if (task := subscriber.close())]
-        try:
-            if handling:
-                await asyncio.wait(handling, timeout=CLOSING_GRACE if in_haste else None)
-        finally:
-            await self._scope.aclose()
+    def hurry(self) -> None:
+        """The run was cancelled: `finish` waits no longer than the closing grace."""
+        self._hurried.set()
+
+    async def finish(self) -> None:
+        """Wait until the async ones have handled what is in their mailboxes."""
+        handling = {task for subscriber in self._sinks if (task := subscriber.close())}
+        if handling:
+            hurried = asyncio.ensure_future(self._hurried.wait())
+            try:
+                while not self._hurried.is_set() and not all(task.done() for task in handling):
+                    await asyncio.wait({*handling, hurried}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(handling, timeout=CLOSING_GRACE)
+            finally:
+                hurried.cancel()
+        await self._scope.aclose()
 
 
 def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
@@ -97,26 +107,33 @@ class _Subscriber:
         self._overflow = overflow
         self._scope = scope
         self._mail: Inbox[BaseEvent] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     def deliver(self, event: BaseEvent) -> None:
         if self._mail is not None:
-            self._mail.put(event)
+            if self.task is not None and not self.task.done():
+                self._mail.put(event)
             return
         try:
             answer = self._sink(event)
-        except Exception as error:  # noqa: BLE001  a subscriber must not hurt the run
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  it must not hurt the run
             self._report(error)
             return
         if answer is not None and _is_to_be_awaited(answer):
             self._mail = Inbox(self._scope.demand, drop=self._overflow == "drop")
-            self._task = self._scope.spawn(self._handle(answer, self._mail))
+            self.task = self._scope.spawn(self._handle(answer, self._mail))
 
     def close(self) -> asyncio.Task[None] | None:
         """No more events will come; returns the task that handles the last ones."""
         if self._mail is not None:
             self._mail.close()
-        return self._task
+        return self.task
+
+    def drop(self) -> None:
+        """Unsubscribed: what waits is not wanted any more."""
+        if self._mail is not None:
+            self._mail.clear()
+            self._mail.close()
 
     async def _handle(self, first: Awaitable[object], mail: Inbox[BaseEvent]) -> None:
         try:
@@ -134,9 +151,13 @@ class _Subscriber:
     async def _see_through(self, handling: Awaitable[object]) -> None:
         try:
             await handling
+        except asyncio.CancelledError as cancelled:
+            if self.task is not None and self.task.cancelling():
+                raise
+            self._report(cancelled)
         except Exception as error:  # noqa: BLE001  a subscriber must not hurt the run
             self._report(error)
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: BaseException) -> None:
         name = getattr(self._sink, "__qualname__", type(self._sink).__name__)
         report(f"The subscriber {name} raised; the run goes on", error)

@@ -21,16 +21,17 @@ class Verdict(NamedTuple):
         chunk: What was judged.
         result: The tri-state result.
         lanes: How many lanes judge each chunk.
-        first: Index of the first chunk that is judged.
-        covered: Only from a lane that holds chunks back: the offset up to which its passes
-            reach. `None` from any other.
+        position: Which chunk this is of those that are judged, from 0; by default the chunk's
+            index.
+        covered: Only from a lane that holds chunks back: the offset up to which this result is
+            a pass, 0 if it is none. `None` from any other lane.
     """
 
     lane: int
     chunk: Chunk
     result: PartialValidationResult
     lanes: int = 1
-    first: int = 0
+    position: int | None = None
     covered: int | None = None
 
 
@@ -68,11 +69,12 @@ class TriStateMerge:
         """Take a verdict; return the checks that it completes."""
         if self._failed:
             return []
-        lane, chunk, result, lanes, first, covered = verdict
-        row = self._rows.get(chunk.index)
+        lane, chunk, result, lanes, position, covered = verdict
+        if position is None:
+            position = chunk.index
+        row = self._rows.get(position)
         if row is None:
-            row = self._rows[chunk.index] = _Row(chunk, lanes)
-            self._next = max(self._next, first)
+            row = self._rows[position] = _Row(chunk, lanes)
         if lanes:
             row.results[lane] = result
             row.missing -= 1
@@ -80,7 +82,7 @@ class TriStateMerge:
             row.covered[lane] = covered
         if result.success != "pass":
             row.success = "fail" if "fail" in (row.success, result.success) else "unknown"
-        if chunk.index != self._next or (row.missing and row.success != "fail"):
+        if position != self._next or (row.missing and row.success != "fail"):
             return []
         return self._complete_rows()
 

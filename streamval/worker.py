@@ -15,6 +15,8 @@ from asyncio.tasks import _enter_task, _leave_task
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from streamval.scope import leave_scope
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
 
@@ -39,6 +41,8 @@ class Worker(Generic[T]):
         self, main: Callable[[Worker[T]], Coroutine[Any, Any, None]], scope: Scope
     ) -> None:
         self._context = copy_context()
+        # What the work subscribes to is its own business, not part of this subscription.
+        self._context.run(leave_scope)
         self._loop = asyncio.get_running_loop()
         self._parked: asyncio.Future[None] | None = None
         self._handed: _Resumed[T] | None = None
@@ -71,6 +75,10 @@ class Worker(Generic[T]):
             if caller is not None:
                 _enter_task(loop, caller)
         assert self._parked is not None
+        if awaited is not None:
+            # The mark of a future that its task is about to see. Until the worker yields it to
+            # its own task nobody may see it, as somebody else may be waiting for it as well.
+            awaited._asyncio_future_blocking = False  # noqa: SLF001  the protocol of Task
         self._handed = _Resumed(work, awaited)
         if not self._parked.done():
             self._parked.set_result(None)
@@ -84,7 +92,7 @@ class Worker(Generic[T]):
         except asyncio.CancelledError as cancelled:
             if self._handed is None:
                 raise
-            self._handed.throw(cancelled)
+            self._handed.cancel(cancelled)
         assert self._handed is not None
         work, self._handed = self._handed, None
         return work
@@ -103,11 +111,14 @@ class _Resumed(Generic[T]):
         self._awaited = awaited
         self._thrown: BaseException | None = None
 
-    def throw(self, error: BaseException) -> None:
-        """Raise this in the work instead of waiting on."""
-        self._thrown = error
+    def cancel(self, cancelled: asyncio.CancelledError) -> None:
+        """Cancel what the work waits for, as a task would, or else the work itself."""
+        if self._awaited is None or not self._awaited.cancel():
+            self._thrown = cancelled
 
     def __await__(self) -> Generator[Any, None, T]:
+        if self._awaited is not None:
+            self._awaited._asyncio_future_blocking = True  # noqa: SLF001  see first_step
         try:
             while True:
                 try:

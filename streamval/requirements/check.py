@@ -70,8 +70,10 @@ class StreamCheck(Requirement):
         del format, model_options
         if self._judged:
             return ValidationResult(True)
-        output = ctx.last_output()
-        result = await self.stream_validate(str(output or ""), backend=backend, ctx=ctx)
+        output = str(ctx.last_output() or "")
+        if not output.strip():
+            return ValidationResult(True)  # a function of a chunk has nothing to judge
+        result = await self.stream_validate(output, backend=backend, ctx=ctx)
         return ValidationResult(result.success != "fail", reason=result.reason, score=result.score)
 
     def _verdict(self, answer: object) -> PartialValidationResult:

@@ -100,7 +100,7 @@ def c(index, end=None):
 
 
 def v(lane, index, state, lanes=2, covered=None):
-    return Verdict(lane, c(index), PartialValidationResult(state), lanes, 0, covered)
+    return Verdict(lane, c(index), PartialValidationResult(state), lanes, None, covered)
 
 
 def checks(seen):
