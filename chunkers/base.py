@@ -60,6 +60,10 @@ Chunking: TypeAlias = "str | ChunkingStrategy | Chunker | Callable[[], Chunker] 
 that makes one, or `None` for a chunk a delta."""
 
 
+JOIN_AT = 512
+"""Pieces of pending text that are joined into one, as each takes some fifty bytes of its own."""
+
+
 class PendingChunker(ABC):
     """What the chunkers of text share: the pending text, and how a chunk is made of it.
 
@@ -80,6 +84,7 @@ class PendingChunker(ABC):
             raise UsageError(message)
         self._max_chars = max_chars
         self._pieces: list[str] = []
+        self._join_at = JOIN_AT
         self._length = 0
         self._start = 0
         self._index = 0
@@ -117,6 +122,9 @@ class PendingChunker(ABC):
         if text:
             self._pieces.append(text)
             self._length += len(text)
+            if len(self._pieces) >= self._join_at:
+                self.pending()
+                self._join_at *= 2  # ever more seldom, so that joining stays linear
 
     def pending(self) -> str:
         """The text since the last chunk, its separator included."""
@@ -143,7 +151,7 @@ class PendingChunker(ABC):
         )
         self._index += 1
         self._start += end
-        self._pieces, self._length = [], 0
+        self._pieces, self._length, self._join_at = [], 0, JOIN_AT
         self.keep(pending[end:])
         return [chunk]
 

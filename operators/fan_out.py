@@ -140,8 +140,8 @@ class _FanOut:
         self._max_pending = max_pending
         self._count = 0
         self._open: dict[int, _Open] = {}
-        self._resumed = index > 0
-        self._tail = Chunk("", index, start, start)
+        self._began_at = (index, start)
+        self._last: Chunk | None = None
         self._limit: int | None = None
         self._holding = False
         self._source_ended = False
@@ -154,8 +154,7 @@ class _FanOut:
         if not self.lanes:
             self._observer.on_next(Verdict(-1, chunk, UNKNOWN, 0, position))
             return
-        if chunk.text:
-            self._tail = Chunk("", chunk.index + 1, chunk.end, chunk.end)
+        self._last = chunk
         self._open[chunk.index] = _Open(position, len(self.lanes))
         caller = asyncio.current_task(self._loop)
         for lane in self.lanes:
@@ -192,9 +191,11 @@ class _FanOut:
             self._complete_if_done()
 
     def on_completed(self) -> None:
-        began = self._resumed or self._count > 0
-        if began and self._limit is None and any(lane.keeps_a_tail for lane in self.lanes):
-            self.on_chunk(self._tail)
+        index, end = self._began_at
+        if self._last is not None:
+            index, end = self._last.index + 1, self._last.end
+        if index and self._limit is None and any(lane.keeps_a_tail for lane in self.lanes):
+            self.on_chunk(Chunk("", index, end, end))
         self._source_ended = True
         self._complete_if_done()
 

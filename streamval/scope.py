@@ -188,14 +188,19 @@ def leave_scope() -> None:
     _scope.set(None)
 
 
-@contextmanager
-def outside() -> Iterator[None]:
-    """No scope inside the block: for calling somebody else's code."""
-    token = _scope.set(None)
-    try:
-        yield
-    finally:
-        _scope.reset(token)
+class outside:  # noqa: N801  reads as a word in a with statement
+    """No scope inside the block: for calling somebody else's code.
+
+    A class, as a generator would cost more than what it is around, which is every event.
+    """
+
+    __slots__ = ("_token",)
+
+    def __enter__(self) -> None:
+        self._token = _scope.set(None)
+
+    def __exit__(self, *_: object) -> None:
+        _scope.reset(self._token)
 
 
 def running_loop() -> asyncio.AbstractEventLoop:

@@ -283,7 +283,7 @@ def main():
         f"{ours / theirs:.2f}",
     )
 
-    ratios = no_boundary(7)
+    ratios = no_boundary(25)
     worst = max(ratios, key=ratios.get)
     theirs = mellea("no_boundary", 3)
     row(
