@@ -211,8 +211,10 @@ class Attempt:
             # A failed tail: everything before it was delivered, so there is nothing to go on from.
             self.reached_the_end = not check.chunk.text
             self.failures = tuple(
-                Failure(judge.name, result.reason, check.chunk.index)
-                for judge, result in zip(self._judges, check.results, strict=True)
+                Failure(judge.name, result.reason, check.chunk.index, lane, judge.check_only)
+                for lane, (judge, result) in enumerate(
+                    zip(self._judges, check.results, strict=True)
+                )
                 if result is not None and result.success == "fail"
             )
 
@@ -239,13 +241,21 @@ class Attempt:
                 await side_by_side(*(_validate(j, backend, whole) for j in self._judges))
             )
             self.failures = tuple(
-                Failure(judge.name, result.reason or result.error)
-                for judge, result in zip(self._judges, self.validations, strict=True)
+                Failure(judge.name, _why(result), None, lane, judge.check_only)
+                for lane, (judge, result) in enumerate(
+                    zip(self._judges, self.validations, strict=True)
+                )
                 if not result
             )
             passed = not self.failures
             self._emit(FullValidationEvent, passed=passed, results=self.validations)
         yield Check(None, "fail" if self.failures else "pass")
+
+
+def _why(result: ValidationResult) -> str | None:
+    if result.reason and result.error:
+        return f"{result.reason} ({result.error})"
+    return result.reason or result.error
 
 
 async def _validate(requirement: Requirement, backend: Any, ctx: Context) -> ValidationResult:
@@ -269,10 +279,11 @@ async def _validate(requirement: Requirement, backend: Any, ctx: Context) -> Val
             error = ValidatorTimeoutError(message)
         if requirement.on_error == "raise":
             raise error from None
-        reason = f"could not judge the whole output: {type(error).__name__}: {error}"
         if requirement.on_error == "pass":
+            reason = f"could not judge the whole output: {type(error).__name__}: {error}"
             return ValidationResult(True, reason=reason)
-        return ValidationResult(False, reason=reason, error=str(error))
+        error_name = f"{type(error).__name__}: {error}"
+        return ValidationResult(False, reason="could not judge the whole output", error=error_name)
     return result
 
 

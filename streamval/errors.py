@@ -6,6 +6,8 @@
     ├── ChunkerError                       a chunking strategy broke its contract
     ├── ValidatorError                     a requirement answered with something that is no verdict
     │   └── ValidatorTimeoutError (TimeoutError)
+    ├── PreconditionException              the input of a generative function was refused
+    ├── OutputTypeError (TypeError)        an output did not become the type that was asked for
     └── BackendError                       whoever speaks could not, or stopped
         ├── AuthenticationError            the key was refused or is missing
         ├── UnknownModelError              no such model
@@ -20,6 +22,11 @@ raises reaches the caller unchanged, so it is not in this tree.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamval.results import ValidationResult
 
 
 class StreamvalError(Exception):
@@ -44,6 +51,22 @@ class ValidatorError(StreamvalError):
 
 class ValidatorTimeoutError(ValidatorError, TimeoutError):
     """A requirement gave no verdict within its `timeout`."""
+
+
+class PreconditionException(StreamvalError):  # noqa: N818  the reference's name
+    """The input of a generative function does not meet its preconditions. Nothing was generated.
+
+    Attributes:
+        validation: A result for each precondition that failed.
+    """
+
+    def __init__(self, message: str, validation: list[ValidationResult]) -> None:
+        super().__init__(message)
+        self.validation = validation
+
+
+class OutputTypeError(StreamvalError, TypeError):
+    """An output did not become the type that was asked for."""
 
 
 class BackendError(StreamvalError):

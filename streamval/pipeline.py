@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiostream import stream
 
 from streamval import bridge
-from streamval.backends.base import Backend, as_messages
+from streamval.backends.base import STALL_TIMEOUT, Backend, as_messages
 from streamval.chunkers.base import Chunking, check_chunking
 from streamval.errors import RunError, UsageError
 from streamval.operators.fan_out import MAX_PENDING_CHUNKS
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from streamval.results import StreamResult
 
 P = TypeVar("P", bound="Prompt")
-
-STALL_TIMEOUT = 120.0
 
 
 class Pipeline:
@@ -60,6 +59,7 @@ class Pipeline:
         validation_backend: Whom requirements ask, if not `backend`.
         options: For each generation: `temperature`, `seed`, `max_tokens` and what else the
             backend knows, over the backend's own.
+        format: A pydantic model that the output should be an instance of.
 
     Raises:
         UsageError: If an argument cannot work. Nothing has been started then.
@@ -88,6 +88,7 @@ class Pipeline:
         chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
         validation_backend: Backend | str | None = None,
         options: Mapping[str, Any] | None = None,
+        format: type[Any] | None = None,  # noqa: A002  the reference's name
     ) -> None:
         if retry is not None and not isinstance(retry, Repair):
             message = f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"
@@ -111,6 +112,7 @@ class Pipeline:
             self.backend if validation_backend is None else as_backend(validation_backend)
         )
         self.options = dict(options or {})
+        self.format = format
         if retry is not None and retry.mode == "continue" and not self.backend.supports_prefix:
             message = (
                 f"{self.backend!r} cannot continue a prefix; use Repair(mode='restart'), or leave "
@@ -133,7 +135,8 @@ class Pipeline:
         Raises:
             UsageError: If `prompt` is no prompt.
         """
-        return Run(self, self.backend.request(prompt, **{**self.options, **options}))
+        request = self.backend.request(prompt, **{**self.options, **options})
+        return Run(self, replace(request, format=self.format))
 
     async def run(self, prompt: Prompt, **options: Any) -> StreamResult:
         """Generate, judge and repair to the end.

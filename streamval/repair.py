@@ -77,39 +77,69 @@ class Repair:
     def request(
         self,
         first: GenerationRequest,
-        attempt: int,
+        last: GenerationRequest,
         failures: Sequence[Failure],
-        prefix: str | None,
+        *,
+        prefix: str | None = None,
+        text: str = "",
     ) -> GenerationRequest:
         """The request for a new attempt.
 
         Args:
             first: What the first attempt was asked.
-            attempt: The one starting.
-            failures: Why the last one was rejected.
+            last: What the attempt that failed was asked.
+            failures: Why it was rejected.
             prefix: What the output begins with already.
+            text: All that the attempt that failed wrote.
 
         Returns:
-            The first request with the failures in its last message, and other dice: the seed
-            moves on by one an attempt, and a temperature of 0 is raised.
+            The first request with `messages` of the new attempt, and other dice: the seed moves
+            on by one an attempt, and a temperature of 0 is raised.
         """
-        *turns, last = first.messages
+        attempt = last.attempt + 1
         return replace(
             first,
-            messages=(*turns, Message(last.role, self._prompt(last.content, failures))),
+            messages=self.messages(first, last, failures, text),
             prefix=prefix or None,
             options=_other_dice(first.options, attempt),
             attempt=attempt,
         )
 
-    def _prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
+    def messages(
+        self,
+        first: GenerationRequest,
+        last: GenerationRequest,
+        failures: Sequence[Failure],
+        text: str,
+    ) -> tuple[Message, ...]:
+        """The conversation of a new attempt: the first one, the failures in its last message.
+
+        Override it to ask in another way; the arguments are those of `request`.
+        """
+        del last, text
+        *turns, asked = first.messages
+        return (*turns, Message(asked.role, self.prompt(asked.content, failures)))
+
+    def prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
+        """The prompt with the failures, as the template has it."""
         if callable(self.template):
             return self.template(prompt, failures)
-        lines = "\n".join(f"- {failure}" for failure in failures)
         template = self.template or TEMPLATE
         # Not str.format: a template may hold other braces, and so may what is filled in.
-        values = {"prompt": prompt, "failures": lines}
+        values = {"prompt": prompt, "failures": listed(failures)}
         return re.sub(r"\{(prompt|failures)\}", lambda name: values[name[1]], template)
+
+
+def listed(failures: Sequence[Failure]) -> str:
+    """The failures, a line each, as a prompt may say them.
+
+    Example:
+        >>> from streamval import Failure
+        >>> print(listed([Failure("be brief", "12 words"), Failure("be kind")]))
+        - be brief: 12 words
+        - be kind
+    """
+    return "\n".join(f"- {failure.for_prompt()}" for failure in failures)
 
 
 def _other_dice(options: Mapping[str, Any], attempt: int) -> dict[str, Any]:

@@ -137,15 +137,36 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One requirement that failed, and why."""
+    """One requirement that failed, and why.
+
+    Attributes:
+        requirement: Its description.
+        reason: Why it failed.
+        chunk_index: The chunk it failed on; `None` where the whole output failed its final
+            validation.
+        lane: Which requirement it was, from 0.
+        check_only: Whether its description must not be put into a prompt.
+    """
 
     requirement: str
     reason: str | None = None
     chunk_index: int | None = None
-    """The chunk it failed on; `None` where the whole output failed its final validation."""
+    lane: int | None = None
+    check_only: bool = False
 
     def __str__(self) -> str:
         return f"{self.requirement}: {self.reason}" if self.reason else self.requirement
+
+    def for_prompt(self) -> str:
+        """What a repair prompt may say of it.
+
+        Example:
+            >>> Failure("no elephants", "it names an animal", check_only=True).for_prompt()
+            'it names an animal'
+        """
+        if self.check_only:
+            return self.reason or "it does not meet a requirement that is checked only"
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)

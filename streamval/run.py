@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from streamval.backends.base import GenerationRequest
     from streamval.pipeline import Pipeline
+    from streamval.requirements.base import Requirement
     from streamval.results import StreamResult
     from streamval.subscribers import Overflow, Sink
 
@@ -122,6 +123,11 @@ class Run:
             return self.subscribe(on_event)
 
         return Observable(subscribe)
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """Who judges: the originals, which a run never touches."""
+        return self._pipeline.requirements
 
     @property
     def text(self) -> str:
@@ -302,7 +308,9 @@ class Run:
                 mode="restart" if prefix is None else "continue",
                 keep_chunks=self._delivered,
             )
-            request = retry.request(self._request, self._number, attempt.failures, prefix)
+            request = retry.request(
+                self._request, request, attempt.failures, prefix=prefix, text=attempt.text
+            )
 
     async def _generate(
         self, request: GenerationRequest, index: int, checkpoints: Checkpoints | None

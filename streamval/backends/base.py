@@ -4,26 +4,32 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from aiostream import streamcontext
 from reactivex import operators as ops
 
 from streamval import bridge
 from streamval.chunkers.base import not_text
-from streamval.context import Context, Message, ModelOutputThunk
+from streamval.components import CBlock, Component, render
+from streamval.context import Context, Message
 from streamval.errors import UsageError
+from streamval.thunk import ModelOutputThunk
 
 if TYPE_CHECKING:
     from reactivex import Observable
 
     from streamval.results import Usage
 
-Prompt: TypeAlias = "str | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
-"""What a run may be asked: a text, a message, or a conversation (of `Message` or of dicts with
-`role` and `content`)."""
+STALL_TIMEOUT = 120.0
+"""Seconds without a delta before a generation fails, unless told otherwise."""
+
+Prompt: TypeAlias = (
+    "str | CBlock | Component | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
+)
+"""What a run may be asked: a text, a component, a message, or a conversation (of `Message` or of
+dicts with `role` and `content`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,8 @@ class Backend(ABC):
         model: A name for events.
         supports_prefix: Whether it can go on from `GenerationRequest.prefix`.
         options: Defaults for `GenerationRequest.options`.
+        adapters: The low-rank adapters that can judge, by name, each with the options that
+            switch it on.
 
     Example:
         >>> import asyncio
@@ -80,13 +88,17 @@ class Backend(ABC):
         ...     async def stream(self, request):
         ...         for word in request.messages[-1].content.split():
         ...             yield word + " "
-        >>> asyncio.run(Echo().generate_from_context("Say it again", Context()))[0].value
+        >>> async def main():
+        ...     thunk, _ = await Echo().generate_from_context("Say it again", Context())
+        ...     return await thunk.avalue()
+        >>> asyncio.run(main())
         'Say it again '
     """
 
     model: str = ""
     supports_prefix: bool = False
     options: Mapping[str, Any] = MappingProxyType({})
+    adapters: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     @abstractmethod
     def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
@@ -132,24 +144,39 @@ class Backend(ABC):
         format: type[Any] | None = None,  # noqa: A002  the reference's name
         model_options: Mapping[str, Any] | None = None,
     ) -> tuple[ModelOutputThunk, Context]:
-        """Generate to the end.
+        """Ask, after the turns that `ctx` lets a generation see.
 
         Args:
-            action: What to ask, after the turns in `ctx`.
+            action: What to ask: a prompt, a `CBlock` or a `Component`.
             ctx: The conversation so far.
             format: A pydantic model that the output should be an instance of.
-            model_options: Options for this generation.
+            model_options: Options for this generation. `stall_timeout` among them is the seconds
+                without a piece of output before it fails.
 
         Returns:
-            The output, and the conversation that ends in it.
+            The output, which is generated when it is first asked for, and the conversation that
+            ends in it.
         """
-        messages = (*ctx.messages, *as_messages(action))
-        options = {**self.options, **(model_options or {})}
-        request = GenerationRequest(messages, format=format, options=options)
-        async with streamcontext(self.stream(request)) as deltas:
-            text = "".join([text_of(delta) async for delta in deltas])
-        asked = replace(ctx, messages=messages).with_output(text)
-        return ModelOutputThunk(text), asked
+        asked = as_messages(action)
+        timeout, options = stall_timeout_of({**self.options, **(model_options or {})})
+        request = GenerationRequest((*ctx.history(), *asked), format=format, options=options)
+
+        def deltas(thunk: ModelOutputThunk) -> Observable[str]:
+            def noted(delta: str | Delta) -> str:
+                if isinstance(delta, Delta):
+                    known = thunk.generation
+                    known.usage = delta.usage or known.usage
+                    known.finish_reason = delta.finish_reason or known.finish_reason
+                return text_of(delta)
+
+            return bridge.from_async_iterable(
+                lambda: self.stream(request), each=noted, stall_timeout=timeout
+            ).pipe(ops.filter(bool))
+
+        thunk = ModelOutputThunk.generating(self.model, deltas)
+        for message in asked:
+            ctx = ctx.add(message)
+        return thunk, ctx.add(thunk)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
@@ -167,6 +194,26 @@ def text_of(delta: str | Delta) -> str:
     return text
 
 
+def stall_timeout_of(
+    options: Mapping[str, Any], default: float | None = STALL_TIMEOUT
+) -> tuple[float | None, dict[str, Any]]:
+    """The `stall_timeout` among model options, and the others, which are the model's own.
+
+    Raises:
+        UsageError: If it is not above 0.
+
+    Example:
+        >>> stall_timeout_of({"stall_timeout": 5, "seed": 1})
+        (5, {'seed': 1})
+    """
+    others = dict(options)
+    timeout = others.pop("stall_timeout", default)
+    if timeout is not None and timeout <= 0:
+        message = f"stall_timeout must be above 0 seconds, or None, not {timeout!r}"
+        raise UsageError(message)
+    return timeout, others
+
+
 def as_messages(prompt: Prompt) -> tuple[Message, ...]:
     """A prompt as messages.
 
@@ -177,6 +224,8 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
         >>> as_messages("Hi")
         (Message(role='user', content='Hi'),)
     """
+    if isinstance(prompt, (CBlock, Component)):
+        prompt = render(prompt)
     if isinstance(prompt, str):
         if not prompt.strip():
             message = "the prompt is empty"

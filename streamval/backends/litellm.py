@@ -55,6 +55,9 @@ class LiteLLMBackend(Backend):
         supports_prefix: Whether it can continue a prefix. By default yes for text completions,
             and for chat models of which LiteLLM knows that they continue the assistant's last
             message.
+        adapters: Low-rank adapters for an `ALoraRequirement`, by name: the model name under
+            which the server has one (as vLLM does), or the options that switch it on (llama.cpp:
+            ``{"extra_body": {"lora": [{"id": 0, "scale": 1.0}]}}``).
         **params: Handed to LiteLLM: `api_key`, `api_base`, `temperature`, and so on. Nothing is
             retried unless you pass `max_retries`. Keys never appear in events, logs or `repr`.
 
@@ -72,6 +75,7 @@ class LiteLLMBackend(Backend):
         *,
         completion: Literal["chat", "text"] | None = None,
         supports_prefix: bool | None = None,
+        adapters: Mapping[str, str | Mapping[str, Any]] | None = None,
         **params: Any,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
@@ -89,6 +93,10 @@ class LiteLLMBackend(Backend):
         self.options = MappingProxyType(sampling)
         self._params = {name: value for name, value in params.items() if name not in _SAMPLING}
         self._secrets = _secrets(self._params)
+        self.adapters = {
+            name: {"model": how} if isinstance(how, str) else dict(how)
+            for name, how in (adapters or {}).items()
+        }
         self.supports_prefix = (
             self._completion == "text" or self._continues_assistant()
             if supports_prefix is None

@@ -1,26 +1,5 @@
 """Requirements: who judges."""
 
-from streamval.requirements.base import Requirement, simple_validate
-from streamval.requirements.check import stream_check
-from streamval.requirements.judge import default_output_to_bool
-from streamval.requirements.limits import char_limit, sentence_limit, word_limit
-from streamval.requirements.words import (
-    NoRepetition,
-    forbidden_pattern,
-    forbidden_words,
-    required_pattern,
-)
+import lazy_loader as _lazy
 
-__all__ = [
-    "NoRepetition",
-    "Requirement",
-    "char_limit",
-    "default_output_to_bool",
-    "forbidden_pattern",
-    "forbidden_words",
-    "required_pattern",
-    "sentence_limit",
-    "simple_validate",
-    "stream_check",
-    "word_limit",
-]
+__getattr__, __dir__, __all__ = _lazy.attach_stub(__name__, __file__)

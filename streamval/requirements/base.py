@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streamval.context import Context
-from streamval.errors import UsageError, ValidatorError
-from streamval.requirements.judge import ask_judge, default_output_to_bool
+from streamval.errors import RunError, UsageError, ValidatorError
+from streamval.requirements.judge import ask_judge, default_output_to_bool, judging
 from streamval.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
     from streamval.backends.base import Backend
     from streamval.chunkers.base import Chunking
+    from streamval.components import CBlock, Component, TemplateRepresentation
 
 ValidationFn: TypeAlias = Callable[
     [Context], "ValidationResult | bool | Awaitable[ValidationResult | bool]"
@@ -59,6 +60,8 @@ class Requirement:
         >>> NoQuestions("Ask nothing.").description
         'Ask nothing.'
     """
+
+    _output: str | None = None
 
     def __init__(
         self,
@@ -157,6 +160,23 @@ class Requirement:
         )
         raise ValidatorError(message)
 
+    def parts(self) -> Sequence[Component | CBlock]:
+        """What it is made of, for a judge: nothing, unless a subclass says otherwise."""
+        return []
+
+    def format_for_llm(self) -> TemplateRepresentation | str:
+        """How a judge is asked. Override it for a question of your own.
+
+        Called from within `validate`, on a copy that knows the output to be judged.
+
+        Raises:
+            RunError: If it is called from elsewhere, where there is no output to judge.
+        """
+        if self._output is None:
+            message = "format_for_llm() belongs to a validate() call: there is no output to judge"
+            raise RunError(message)
+        return judging(self, self._output)
+
     @property
     def name(self) -> str:
         """What events and messages call it: the description, else the class."""
@@ -164,6 +184,30 @@ class Requirement:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description!r})"
+
+
+def req(description: str, validation_fn: ValidationFn | None = None, **options: Any) -> Requirement:
+    """A requirement that the model is told of. Short for `Requirement`.
+
+    Example:
+        >>> req("The email has a salutation.").check_only
+        False
+    """
+    return Requirement(description, validation_fn, **options)
+
+
+def check(
+    description: str, validation_fn: ValidationFn | None = None, **options: Any
+) -> Requirement:
+    """A requirement that is checked but never put into a prompt, as naming a thing invites it.
+
+    A repair prompt says only why it failed.
+
+    Example:
+        >>> check("No purple elephants.").check_only
+        True
+    """
+    return Requirement(description, validation_fn, **{"check_only": True, **options})
 
 
 def simple_validate(fn: Callable[[str], bool | tuple[bool, str]]) -> ValidationFn:

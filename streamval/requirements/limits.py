@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streamval.chunkers.base import start_chunker
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
-from streamval.requirements.check import PASS, UNKNOWN
+from streamval.requirements.function import PASS, UNKNOWN
 from streamval.results import PartialValidationResult
 
 if TYPE_CHECKING:

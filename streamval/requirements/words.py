@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streamval.chunkers.base import start_chunker
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
-from streamval.requirements.check import PASS
+from streamval.requirements.function import PASS
 from streamval.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:

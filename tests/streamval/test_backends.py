@@ -34,7 +34,9 @@ async def test_generate_from_context():
     backend = Spoken("One. ", "Two.")
     ctx = Context((sv.Message("user", "before"),))
     thunk, after = await backend.generate_from_context("now", ctx, model_options={"seed": 3})
-    assert thunk.is_computed()
+    assert not thunk.is_computed()
+    assert backend.opened == 0
+    assert await thunk.avalue() == "One. Two."
     assert (thunk.value, str(after.last_output())) == ("One. Two.", "One. Two.")
     assert [m.content for m in after.messages] == ["before", "now"]
     assert backend.requests[0].options == {"seed": 3}

@@ -316,7 +316,7 @@ async def test_attempts_tell_how_it_went():
     result = await sv.Pipeline(backend, requirements=[judge], retry=sv.Repair()).run("go")
     first, second = result.attempts
     assert first.text == "One. Bad. x"
-    assert first.failures == (sv.Failure("judge", "about Bad.", 1),)
+    assert first.failures == (sv.Failure("judge", "about Bad.", 1, lane=0),)
     assert (second.text, second.failures) == ("Two.", ())
     assert second.validations == (sv.ValidationResult(True),)
     assert result.validations == second.validations

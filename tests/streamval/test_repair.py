@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 import streamval as sv
@@ -17,7 +19,7 @@ def request(**options):
 
 
 def test_every_failure_and_its_reason_goes_into_the_prompt():
-    asked = sv.Repair().request(request(), 2, FAILURES, None)
+    asked = sv.Repair().request(request(), request(), FAILURES)
     system, user = asked.messages
     assert system == Message("system", "S")
     assert "- be calm: it shouts\n- be {short}" in user.content
@@ -26,21 +28,23 @@ def test_every_failure_and_its_reason_goes_into_the_prompt():
 
 def test_templates():
     text = sv.Repair(template="{prompt} Mind: {failures} {other}")
-    assert text.request(request(), 2, FAILURES[:1], None).messages[-1].content == (
+    assert text.request(request(), request(), FAILURES[:1]).messages[-1].content == (
         "Say {x}. Mind: - be calm: it shouts {other}"
     )
     fn = sv.Repair(template=lambda prompt, failures: f"{prompt}!{len(failures)}")
-    assert fn.request(request(), 2, FAILURES, None).messages[-1].content == "Say {x}.!2"
+    assert fn.request(request(), request(), FAILURES).messages[-1].content == "Say {x}.!2"
 
 
 def test_a_new_attempt_never_replays_the_last_one():
     options = request(seed=7, temperature=0, max_tokens=5)
-    assert sv.Repair().request(options, 3, FAILURES, "pre").options == {
+    assert sv.Repair().request(
+        options, replace(options, attempt=2), FAILURES, prefix="pre"
+    ).options == {
         "seed": 9,
         "temperature": 0.7,
         "max_tokens": 5,
     }
-    assert sv.Repair().request(request(temperature=0.2), 2, [], None).options == {
+    assert sv.Repair().request(request(temperature=0.2), request(), []).options == {
         "temperature": 0.2
     }
 

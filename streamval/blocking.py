@@ -1,0 +1,73 @@
+"""Async code from sync code: on an event loop in a thread of its own, so that it works everywhere.
+
+`asyncio.run` cannot be used where a loop runs already, as in Jupyter, and a loop made for each call
+would leave a backend's connections behind on a loop that is gone. So all sync calls share one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from functools import cache
+from threading import Event, Thread, current_thread
+from typing import TYPE_CHECKING, TypeVar
+
+from streamval.errors import RunError
+from streamval.scope import CLOSING_GRACE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+def wait_for(make: Callable[[], Awaitable[T]]) -> T:
+    """Run async code on the shared loop, and wait for its result.
+
+    An exception arrives as it is. Interrupting the wait (Ctrl-C) cancels the work, and returns
+    when that has cleaned up.
+
+    Args:
+        make: Called on the loop; returns what to await.
+
+    Raises:
+        RunError: If it is called on the shared loop itself, which would wait for itself.
+
+    Example:
+        >>> wait_for(lambda: asyncio.sleep(0, "done"))
+        'done'
+    """
+    loop, thread = _shared_loop()
+    if current_thread() is thread:
+        message = "a sync call cannot be made from inside of another one; await its async twin"
+        raise RunError(message)
+    ended = Event()
+
+    async def work() -> T:
+        try:
+            return await make()
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(work(), loop)
+    try:
+        return future.result()
+    except BaseException:
+        if future.cancel():
+            ended.wait(CLOSING_GRACE)
+        raise
+
+
+@cache
+def _shared_loop() -> tuple[asyncio.AbstractEventLoop, Thread]:
+    loop = asyncio.new_event_loop()
+    thread = Thread(target=loop.run_forever, name="streamval", daemon=True)
+    thread.start()
+
+    def close() -> None:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    atexit.register(close)
+    return loop, thread

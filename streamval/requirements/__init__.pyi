@@ -1,0 +1,15 @@
+from .alora import ALoraRequirement as ALoraRequirement
+from .base import Requirement as Requirement
+from .base import check as check
+from .base import req as req
+from .base import simple_validate as simple_validate
+from .function import stream_check as stream_check
+from .judge import default_output_to_bool as default_output_to_bool
+from .limits import char_limit as char_limit
+from .limits import sentence_limit as sentence_limit
+from .limits import word_limit as word_limit
+from .llm_judge import LLMaJRequirement as LLMaJRequirement
+from .words import NoRepetition as NoRepetition
+from .words import forbidden_pattern as forbidden_pattern
+from .words import forbidden_words as forbidden_words
+from .words import required_pattern as required_pattern
