@@ -130,3 +130,13 @@ def _description_of(fn: Callable[..., Any]) -> str:
     if documented and not isinstance(fn, type):
         return documented.splitlines()[0]
     return getattr(fn, "__name__", type(fn).__name__)
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """A text as a reason may quote it.
+
+    Example:
+        >>> shortened("a long story", 8)
+        "'a long …'"
+    """
+    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")

@@ -1,18 +1,17 @@
-"""What may not be said, or must look like something: words, patterns, repetition."""
+"""What may not be said, what has to be, and what it has to look like: words and patterns."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from streamval.chunkers.base import start_chunker
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
-from streamval.requirements.function import PASS
-from streamval.results import PartialValidationResult, ValidationResult
+from streamval.requirements.function import PASS, shortened
+from streamval.results import PartialValidationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from streamval.backends.base import Backend
     from streamval.context import Context
@@ -55,17 +54,10 @@ def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
         >>> forbidden_words(["basically", "in order to"]).description
         'never say "basically" or "in order to"'
     """
-    if isinstance(words, str):
-        message = f"forbidden_words takes a list; write forbidden_words([{words!r}])"
-        raise UsageError(message)
-    phrases = [phrase.strip() for phrase in words if phrase.strip()]
-    if not phrases:
-        message = "forbidden_words needs at least one word"
-        raise UsageError(message)
-    alternatives = "|".join(r"\s+".join(map(re.escape, p.split())) for p in phrases)
-    pattern = re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
+    phrases = _phrases("forbidden_words", words)
     names = " or ".join(f'"{phrase}"' for phrase in phrases)
-    return ForbiddenPattern(pattern, f"never say {names}", **{"check_only": True, **options})
+    options = {"check_only": True, **options}
+    return ForbiddenPattern(_whole_words(phrases), f"never say {names}", **options)
 
 
 def forbidden_pattern(pattern: str, description: str | None = None, **options: Any) -> Requirement:
@@ -103,7 +95,7 @@ class RequiredPattern(Requirement):
             self._met = True
             return PASS
         if self._each:
-            return PartialValidationResult("fail", reason=f"{_short(chunk)} does not match")
+            return PartialValidationResult("fail", reason=f"{shortened(chunk)} does not match")
         return PASS if self._met else PartialValidationResult("unknown")
 
     def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
@@ -134,60 +126,57 @@ def required_pattern(
     )
 
 
-class NoRepetition(Requirement):
-    """No chunk may say what one before it said, but for case, spacing and punctuation.
+class RequiredWords(Requirement):
+    """Every one of these words or phrases has to come. Passes with the chunk that brings the last.
 
-    Small models fall into loops; this stops one at its first turn.
-
-    Args:
-        min_words: Shorter chunks ("Yes.") may come again.
-        remember: How many chunks back to compare with.
-        **options: As for `Requirement`.
-
-    Example:
-        >>> NoRepetition().description
-        'never say the same thing twice'
+    Until then it is unknown: with ``hold=True`` nothing is delivered before that chunk.
     """
 
-    def __init__(self, *, min_words: int = 3, remember: int = 256, **options: Any) -> None:
-        super().__init__("never say the same thing twice", **options)
-        self._min_words = min_words
-        self._remember = remember
-        self._seen: tuple[int, ...] = ()
+    def __init__(self, phrases: list[str], **options: Any) -> None:
+        names = " and ".join(f'"{phrase}"' for phrase in phrases)
+        super().__init__(f"say {names}", simple_validate(self._judge_whole), **options)
+        self._missing = tuple((phrase, _whole_words([phrase])) for phrase in phrases)
 
     async def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
-        """Compare the chunk with those before it."""
+        """Look for those that are still missing."""
         del backend, ctx
-        words = re.findall(r"\w+", chunk.casefold())
-        if len(words) < self._min_words:
-            return PASS
-        key = hash(tuple(words))
-        if key in self._seen:
-            return PartialValidationResult("fail", reason=f"it says {_short(chunk)} again")
-        # A new tuple, as copies of this requirement share the old one.
-        self._seen = (*self._seen, key)[-self._remember :]
-        return PASS
+        self._missing = tuple(m for m in self._missing if not m[1].search(chunk))
+        return PartialValidationResult("unknown") if self._missing else PASS
 
-    async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
-        model_options: Mapping[str, Any] | None = None,
-    ) -> ValidationResult:
-        """True where the chunks have been compared; otherwise compares the output's sentences."""
-        del format, model_options
-        if self._seen:
-            return ValidationResult(True)
-        chunker = start_chunker(self.chunking or "sentence")
-        for chunk in [*chunker.feed(str(ctx.last_output() or "")), *chunker.flush()]:
-            result = await self.stream_validate(chunk.text, backend=backend, ctx=ctx)
-            if result.success == "fail":
-                return ValidationResult(False, reason=result.reason)
-        return ValidationResult(True)
+    def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
+        missing = [f'"{phrase}"' for phrase, found in self._missing if not found.search(text)]
+        return (False, f"it never says {' or '.join(missing)}") if missing else True
+
+
+def required_words(words: Iterable[str], **options: Any) -> Requirement:
+    """All of these words or phrases, in whatever case, as whole words.
+
+    Raises:
+        UsageError: If there are no words, or a single string is given for them.
+
+    Example:
+        >>> required_words(["Dear", "Yours"]).description
+        'say "Dear" and "Yours"'
+    """
+    return RequiredWords(_phrases("required_words", words), **options)
+
+
+def _phrases(name: str, words: Iterable[str]) -> list[str]:
+    if isinstance(words, str):
+        message = f"{name} takes a list; write {name}([{words!r}])"
+        raise UsageError(message)
+    phrases = [phrase.strip() for phrase in words if phrase.strip()]
+    if not phrases:
+        message = f"{name} needs at least one word"
+        raise UsageError(message)
+    return phrases
+
+
+def _whole_words(phrases: list[str]) -> re.Pattern[str]:
+    alternatives = "|".join(r"\s+".join(map(re.escape, p.split())) for p in phrases)
+    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
@@ -196,7 +185,3 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     except re.error as error:
         message = f"{pattern!r} is not a regular expression: {error}"
         raise UsageError(message) from None
-
-
-def _short(text: str, limit: int = 60) -> str:
-    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
