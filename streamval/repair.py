@@ -81,6 +81,7 @@ class Repair:
         failures: Sequence[Failure],
         *,
         prefix: str | None = None,
+        kept_tokens: int = 0,
         text: str = "",
     ) -> GenerationRequest:
         """The request for a new attempt.
@@ -90,18 +91,20 @@ class Repair:
             last: What the attempt that failed was asked.
             failures: Why it was rejected.
             prefix: What the output begins with already.
+            kept_tokens: How many tokens that is.
             text: All that the attempt that failed wrote.
 
         Returns:
             The first request with `messages` of the new attempt, and other dice: the seed moves
-            on by one an attempt, and a temperature of 0 is raised.
+            on by one an attempt, and a temperature of 0 is raised. A limit on tokens is lowered by
+            those that are kept, as it is a limit on the output and not on an attempt.
         """
         attempt = last.attempt + 1
         return replace(
             first,
             messages=self.messages(first, last, failures, text),
             prefix=prefix or None,
-            options=_other_dice(first.options, attempt),
+            options=_changed(first.options, attempt, kept_tokens),
             attempt=attempt,
         )
 
@@ -142,10 +145,13 @@ def listed(failures: Sequence[Failure]) -> str:
     return "\n".join(f"- {failure.for_prompt()}" for failure in failures)
 
 
-def _other_dice(options: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+def _changed(options: Mapping[str, Any], attempt: int, kept_tokens: int) -> dict[str, Any]:
     changed = dict(options)
     if isinstance(changed.get("seed"), int):
         changed["seed"] += attempt - 1
     if changed.get("temperature") == 0:
         changed["temperature"] = RAISED_TEMPERATURE
+    for limit in ("max_tokens", "max_completion_tokens"):
+        if isinstance(changed.get(limit), int):
+            changed[limit] = max(changed[limit] - kept_tokens, 1)
     return changed

@@ -285,7 +285,7 @@ class Run:
         retry, backend = self._pipeline.retry, self._pipeline.backend
         continues = retry is not None and retry.continues(supports_prefix=backend.supports_prefix)
         checkpoints = Checkpoints() if continues else None
-        request, index = self._request, 0
+        request, index, kept_tokens = self._request, 0, 0
         while True:
             attempt = await self._generate(request, index, checkpoints)
             if not attempt.failures:
@@ -297,9 +297,11 @@ class Run:
             index = 0
             if checkpoints is not None and not attempt.reached_the_end:
                 prefix, index = attempt.text[: attempt.released_to], attempt.next_index
+                kept_tokens += attempt.standing_tokens
                 checkpoints.rewind()
             else:
                 self._restart(checkpoints)
+                kept_tokens = 0
             self._number += 1
             self._emit(
                 RetryEvent,
@@ -309,7 +311,12 @@ class Run:
                 keep_chunks=self._delivered,
             )
             request = retry.request(
-                self._request, request, attempt.failures, prefix=prefix, text=attempt.text
+                self._request,
+                request,
+                attempt.failures,
+                prefix=prefix,
+                kept_tokens=kept_tokens,
+                text=attempt.text,
             )
 
     async def _generate(

@@ -170,3 +170,29 @@ async def test_what_the_backend_reports_counts():
 async def test_a_backend_that_cannot_continue_is_refused_for_continue():
     with pytest.raises(UsageError, match="cannot continue a prefix"):
         sv.Pipeline(Spoken("One."), retry=sv.Repair(mode="continue"))
+
+
+async def test_a_limit_on_tokens_is_a_limit_on_the_output():
+    backend = Spoken(
+        ["Good.", " Two.", " Bad."], [" Fine.", " Bad."], [" Well."], supports_prefix=True
+    )
+    pipeline = sv.Pipeline(
+        backend,
+        requirements=[Judge(fails_on("Bad."))],
+        retry=sv.Repair(loop_budget=3),
+        options={"max_tokens": 10},
+    )
+    assert (await pipeline.run("go")).success
+    assert [request.options["max_tokens"] for request in backend.requests] == [10, 8, 7]
+
+
+async def test_a_restart_has_the_whole_limit():
+    backend = Spoken(["Good. ", "Bad. "], ["Well."])
+    pipeline = sv.Pipeline(
+        backend,
+        requirements=[Judge(fails_on("Bad."))],
+        retry=sv.Repair(),
+        options={"max_tokens": 10},
+    )
+    await pipeline.run("go")
+    assert [request.options["max_tokens"] for request in backend.requests] == [10, 10]
