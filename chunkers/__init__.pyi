@@ -3,6 +3,8 @@ from .base import Chunking as Chunking
 from .base import ChunkingStrategy as ChunkingStrategy
 from .base import DeltaChunker as DeltaChunker
 from .base import TextChunker as TextChunker
+from .json import JSONChunk as JSONChunk
+from .json import JSONChunker as JSONChunker
 from .line import LineChunker as LineChunker
 from .markdown import MarkdownChunker as MarkdownChunker
 from .paragraph import ParagraphChunker as ParagraphChunker

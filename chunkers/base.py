@@ -149,11 +149,16 @@ class PendingChunker(ABC):
             end=self._start + end,
             separator=head[:lead],
         )
-        self._index += 1
-        self._start += end
-        self._pieces, self._length, self._join_at = [], 0, JOIN_AT
-        self.keep(pending[end:])
+        self.drop(end)
         return [chunk]
+
+    def drop(self, size: int) -> None:
+        """Take the first `size` characters off the pending text: they are a chunk now."""
+        pending = self.pending()
+        self._index += 1
+        self._start += size
+        self._pieces, self._length, self._join_at = [], 0, JOIN_AT
+        self.keep(pending[size:])
 
     def _force(self) -> list[Chunk]:
         """The pending text has reached `max_chars`: cut it at the last whitespace, or there."""
@@ -240,6 +245,7 @@ _ALIASES = {
     "paragraph": ("paragraph", "ParagraphChunker"),
     "line": ("line", "LineChunker"),
     "markdown": ("markdown", "MarkdownChunker"),
+    "json": ("json", "JSONChunker"),
 }
 
 

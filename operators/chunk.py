@@ -26,7 +26,7 @@ def chunk(
     completes. An error of the source drops the fragment.
 
     Args:
-        chunking: An alias (`"sentence"`, `"word"`, `"paragraph"`, `"line"`, `"markdown"`), a
+        chunking: An alias (`"sentence"`, `"word"`, `"paragraph"`, `"line"`, `"markdown"`, `"json"`), a
             `ChunkingStrategy`, a chunker or something that makes one, or `None` for a chunk a
             delta.
         index: Index of the first chunk, where the text goes on from earlier chunks.

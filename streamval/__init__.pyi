@@ -55,6 +55,8 @@ from .requirements.privacy import no_personal_data as no_personal_data
 from .requirements.privacy import no_secrets as no_secrets
 from .requirements.repetition import NoLoop as NoLoop
 from .requirements.repetition import NoRepetition as NoRepetition
+from .requirements.schema import matches as matches
+from .requirements.schema import valid_json as valid_json
 from .requirements.structure import readable_markdown as readable_markdown
 from .requirements.structure import valid_python as valid_python
 from .requirements.words import forbidden_pattern as forbidden_pattern

@@ -255,7 +255,7 @@ class Lane:
         """The coroutine that judges a chunk: the requirement's own wherever that is enough."""
         if self._alone and chunk.text:
             work = self.requirement.stream_validate(
-                chunk.text, backend=self._backend, ctx=self._ctx
+                self._text(chunk), backend=self._backend, ctx=self._ctx
             )
             if type(work) is CoroutineType:
                 return work
@@ -312,18 +312,21 @@ class Lane:
         else:
             self._conclude(chunk, on_error(self.requirement, error, chunk))
 
+    def _text(self, chunk: Chunk) -> str:
+        return chunk.separator + chunk.text if self.requirement.verbatim else chunk.text
+
     async def _ask(self, piece: Chunk) -> PartialValidationResult:
         if self.requirement.timeout is not None:
             return await self._ask_within(self.requirement.timeout, piece)
         return await self.requirement.stream_validate(
-            piece.text, backend=self._backend, ctx=self._ctx
+            self._text(piece), backend=self._backend, ctx=self._ctx
         )
 
     async def _ask_within(self, timeout: float, piece: Chunk) -> PartialValidationResult:
         try:
             async with asyncio.timeout(timeout) as limit:
                 return await self.requirement.stream_validate(
-                    piece.text, backend=self._backend, ctx=self._ctx
+                    self._text(piece), backend=self._backend, ctx=self._ctx
                 )
         except TimeoutError:
             if not limit.expired():

@@ -15,6 +15,8 @@ from .privacy import no_personal_data as no_personal_data
 from .privacy import no_secrets as no_secrets
 from .repetition import NoLoop as NoLoop
 from .repetition import NoRepetition as NoRepetition
+from .schema import matches as matches
+from .schema import valid_json as valid_json
 from .structure import readable_markdown as readable_markdown
 from .structure import valid_python as valid_python
 from .words import forbidden_pattern as forbidden_pattern

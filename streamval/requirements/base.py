@@ -61,6 +61,10 @@ class Requirement:
         'Ask nothing.'
     """
 
+    verbatim: bool = False
+    """Whether chunks come with the raw text between them (whitespace, mostly) in front, so that
+    joined they are the output. For a subclass that parses."""
+
     _output: str | None = None
 
     def __init__(

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streamval.chunkers import (
+    JSONChunker,
     LineChunker,
     MarkdownChunker,
     ParagraphChunker,
@@ -23,6 +24,9 @@ CHUNKERS = {
     "paragraph": ParagraphChunker,
     "line": LineChunker,
     "markdown": MarkdownChunker,
+    "json": JSONChunker,
+    "json-object": lambda: JSONChunker(root="object"),
+    "json-bounded": lambda: JSONChunker(max_chars=9),
     "regex-semicolon": lambda: RegexChunker(r";\s*"),
     "regex-greedy": lambda: RegexChunker(r"\n+"),
     "regex-lookaround": lambda: RegexChunker(r"(?<=[.;])\s+(?=\w)"),
@@ -52,6 +56,8 @@ PIECES = [
     *('"', "“", "”", "(", ")", "«", "[", "'", "```", "```\n", "~~~\n", "    code\n", "`"),
     *("- item\n", "1. one ", "2. two ", "1) x ", "2) y ", "a. x ", "b. y ", "• ", "# Head\n"),
     *("| a | b |\n", "|---|---|\n", "> quote\n", "<div>\n", "<!--", "-->\n", "===\n", "---\n"),
+    *("{", "}", "[", "]", '{"a": ', '"b": ', ",", ": ", "1", "-2.5e3", "true", "null", "01", "\\"),
+    *('"c\\u00e9\\"d"', '{"k": [1, {"l": null}]}', "f(x)[0]", "```json\n"),
     *(";", "; ", "x" * 50, "[a]: /u\n", ":", "http://a.b/c?d. "),
 ]
 texts = st.one_of(st.lists(st.sampled_from(PIECES), max_size=30).map("".join), st.text(max_size=60))
@@ -111,7 +117,9 @@ def test_max_chars_bounds_every_chunk(name, text):
 
 
 @pytest.mark.parametrize("name", [name for name in CHUNKERS if "bounded" not in name])
-@pytest.mark.parametrize("token", ["word ", "aaaa", "Mr. ", "3.14 ", "- x\n", "“a. b ", "```\n\n"])
+@pytest.mark.parametrize(
+    "token", ["word ", "aaaa", "Mr. ", "3.14 ", "- x\n", "“a. b ", "```\n\n", '"a b', "{", "[[1"]
+)
 def test_cost_is_linear_even_where_no_boundary_comes(name, token):
     """Counted in characters that are joined or searched again, not in seconds."""
     import sys

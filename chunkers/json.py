@@ -1,0 +1,111 @@
+"""`JSONChunker`: each value as it completes, with its path."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamval.chunkers.base import PendingChunker
+from streamval.chunks import Chunk
+from streamval.json_stream import JSONReader
+
+if TYPE_CHECKING:
+    from streamval.json_stream import JSONEvent, Root
+
+
+@dataclass(frozen=True, slots=True)
+class JSONChunk(Chunk):
+    """A chunk of JSON.
+
+    Attributes:
+        path: Where its value stands: ``$.people[3].name``. `None` for text that is no JSON.
+        value: A string, a number, a bool or null, decoded; `None` for the end of an object or
+            array, whose values were chunks of their own.
+        ends: Whether this is the closing bracket of the object or array at `path`.
+    """
+
+    path: str | None = None
+    value: Any = None
+    ends: bool = False
+
+
+class JSONChunker(PendingChunker):
+    """Cuts JSON after each value that completes.
+
+    The first object or array in the text is the JSON; a preamble or the opening of a code fence
+    goes to the separator of its first chunk, what follows it (or is no JSON at all) is a last chunk
+    without a path. An object or array is no chunk as a whole, as it can be of any length: its
+    closing bracket is one.
+
+    Cost is linear, memory only for the value that is being written. JSON that breaks is not an
+    error here: the rest of the text is one chunk without a path.
+
+    Args:
+        root: Look for an ``"object"``, or an ``"array"``, only.
+        max_chars: A chunk that grows to this length is cut there, and has no path; what is left of
+            its value is a chunk with the path and the whole value.
+
+    Example:
+        >>> chunker = JSONChunker()
+        >>> for delta in ['Here: {"people": [{"na', 'me": "Ann"}], "n": 1', '2}']:
+        ...     for chunk in chunker.feed(delta):
+        ...         print(chunk.path, chunk.text)
+        $.people[0].name "Ann"
+        $.people[0] }
+        $.people ]
+        $.n 12
+        $ }
+    """
+
+    def __init__(self, *, root: Root | None = None, max_chars: int | None = None) -> None:
+        super().__init__(max_chars=max_chars)
+        self._root = root
+        self._reader = JSONReader(root=root)
+        self._read_from = 0
+
+    def advance(self, delta: str) -> list[Chunk]:
+        """Cut behind each value that completes."""
+        self.keep(delta)
+        return [
+            self._cut(event) for event in self._reader.feed(delta) if event.kind in ("value", "end")
+        ]
+
+    def emit(self, behind: int = 0) -> list[Chunk]:
+        """Text that is no value, as a chunk without a path."""
+        return [
+            JSONChunk(chunk.text, chunk.index, chunk.start, chunk.end, chunk.separator)
+            for chunk in super().emit(behind)
+        ]
+
+    def flush(self) -> list[Chunk]:
+        """What is left, as text without a path. The next text is looked through afresh."""
+        chunks = super().flush()
+        self._reader = JSONReader(root=self._root)
+        self._read_from = self._start + self._length
+        return chunks
+
+    def _cut(self, event: JSONEvent) -> Chunk:
+        ends = event.kind == "end"
+        pending = self.pending()
+        size = self._read_from + event.end - self._start
+        begins = self._read_from + event.start - self._start
+        lead = size - 1 if ends else max(begins, 0)
+        chunk = JSONChunk(
+            text=pending[lead:size],
+            index=self._index,
+            start=self._start + lead,
+            end=self._start + size,
+            separator=pending[:lead],
+            path=event.path,
+            value=event.value,
+            ends=ends,
+        )
+        self.drop(size)
+        return chunk
+
+    def __copy__(self) -> JSONChunker:
+        twin = super().__copy__()
+        assert isinstance(twin, JSONChunker)
+        twin._reader = copy(self._reader)  # noqa: SLF001  one of us
+        return twin

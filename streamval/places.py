@@ -1,0 +1,348 @@
+"""What a type allows at each place of its JSON: for judging values before all of it is there."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from functools import cached_property
+from inspect import formatannotation
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+)
+
+from annotated_types import MaxLen
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    RootModel,
+    ValidationError,
+    WrapValidator,
+    create_model,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+
+Kind: TypeAlias = Literal["object", "array", "string", "other"]
+
+_ANY: frozenset[Kind] = frozenset({"object", "array", "string", "other"})
+_CHANGES_VALUES = (BeforeValidator, PlainValidator, WrapValidator)
+_SCALARS: frozenset[Kind] = frozenset({"string", "other"})
+_KINDS: tuple[tuple[Any, frozenset[Kind]], ...] = (
+    ((str, int, float, Enum), _SCALARS),
+    (type(None), frozenset({"other"})),
+    (bytes, _ANY),
+    ((BaseModel, Mapping), frozenset({"object"})),
+    ((Sequence, AbstractSet), frozenset({"array"})),
+)
+_SHOWN = 60
+
+
+class ImpossibleError(Exception):
+    """Nothing may stand at this place."""
+
+
+class Place:
+    """What may stand somewhere.
+
+    Args:
+        types: Types, one of which a value has to fit. More than one where it depends on which
+            member of a union the object around turns out to be.
+    """
+
+    def __init__(self, types: tuple[_Type, ...]) -> None:
+        self._types = types
+
+    @classmethod
+    def of(cls, annotation: Any) -> Place:
+        """A place for one type."""
+        return cls((_Type(annotation, (), ConfigDict()),))
+
+    @property
+    def name(self) -> str:
+        """What messages call what belongs here."""
+        return " or ".join(dict.fromkeys(known.name for known in self._types))
+
+    @cached_property
+    def _alternatives(self) -> list[_Alternative]:
+        return [alternative for known in self._types for alternative in known.alternatives]
+
+    def takes(self, kind: Kind) -> bool:
+        """Whether a value of this kind may begin here."""
+        return any(kind in alternative.kinds for alternative in self._alternatives)
+
+    def complaint(self, text: str | bytes, path: str) -> str | None:
+        """Why this JSON is no value for here; `None` where it is one."""
+        complaint = None
+        for known in self._types:
+            complaint = known.complaint(text, path)
+            if complaint is None:
+                return None
+        return complaint
+
+    def string_complaint(self, begun: str) -> str | None:
+        """Why a string that begins so (in raw JSON) can be none for here; `None` where it can."""
+        if "\\" in begun:
+            return None  # an escape may stand for anything
+        complaints = [known.string_complaint(begun) for known in self._alternatives]
+        return complaints[0] if all(complaints) else None
+
+    def child(self, key: str | int) -> Place | None:
+        """What may stand in a field, or at an index. `None`: anything.
+
+        Raises:
+            ImpossibleError: If nothing may.
+        """
+        found: list[_Type] = []
+        reason = "it should not be there"
+        for alternative in self._alternatives:
+            try:
+                child = alternative.child(key)
+            except ImpossibleError as error:
+                reason = str(error) or reason
+                continue
+            if child is None:
+                return None
+            found.append(child)
+        if not found:
+            raise ImpossibleError(reason)
+        return Place(tuple(found))
+
+
+class _Type:
+    """A type with the constraints on it."""
+
+    def __init__(self, annotation: Any, metadata: tuple[Any, ...], config: ConfigDict) -> None:
+        self._annotation = annotation
+        self._metadata = metadata
+        self._config = config
+
+    @property
+    def name(self) -> str:
+        return name_of(self._annotation)
+
+    @cached_property
+    def alternatives(self) -> list[_Alternative]:
+        return [
+            _Alternative(annotation, metadata, self._config)
+            for annotation, metadata in _members(self._annotation, self._metadata)
+        ]
+
+    def complaint(self, text: str | bytes, path: str) -> str | None:
+        raw = text.encode() if isinstance(text, str) else text
+        try:
+            self._judge.model_validate_json(b'{"v":' + raw + b"}")
+        except ValidationError as error:
+            return complaint_of(error, path, skip=1)
+        return None
+
+    @cached_property
+    def _judge(self) -> type[BaseModel]:
+        # A model of one field, as the configuration of a model is one for its fields.
+        annotation = self._annotation
+        if self._metadata:
+            annotation = Annotated[(annotation, *self._metadata)]
+        config: Any = {**self._config, "extra": "ignore", "frozen": False}
+        config.pop("alias_generator", None)
+        return create_model("Value", __config__=config, v=(annotation, ...))
+
+
+class _Alternative:
+    """One member of a union, or the only type there is."""
+
+    def __init__(self, annotation: Any, metadata: tuple[Any, ...], config: ConfigDict) -> None:
+        self._annotation = annotation
+        self._origin = get_origin(annotation) or annotation
+        self._metadata = metadata
+        self._config = config
+        self._children: dict[str | int, _Type | None] = {}
+
+    @cached_property
+    def kinds(self) -> frozenset[Kind]:
+        """What JSON can become it."""
+        if any(isinstance(known, _CHANGES_VALUES) for known in self._metadata):
+            return _ANY
+        origin = self._origin
+        if origin is Literal:
+            return _SCALARS
+        if not isinstance(origin, type) or (issubclass(origin, BaseModel) and _is_opaque(origin)):
+            return _ANY
+        return next((kinds for known, kinds in _KINDS if issubclass(origin, known)), _ANY)
+
+    @cached_property
+    def _words(self) -> list[str] | None:
+        """Where only certain strings may stand: those; else `None`."""
+        if self.kinds is _ANY:
+            return None
+        if self._origin is Literal:
+            return [word for word in get_args(self._annotation) if isinstance(word, str)]
+        if isinstance(self._origin, type) and issubclass(self._origin, Enum):
+            words = [member.value for member in self._origin]
+            plain = self._origin._missing_.__func__ is Enum._missing_.__func__  # type: ignore[attr-defined]
+            return words if plain and all(isinstance(word, str) for word in words) else None
+        return None
+
+    @cached_property
+    def _max_length(self) -> int | None:
+        limits = [known.max_length for known in self._metadata if isinstance(known, MaxLen)]
+        return min(limits, default=None)
+
+    def string_complaint(self, begun: str) -> str | None:
+        if "string" not in self.kinds:
+            return "it should not be a string"
+        if self._words is not None and not any(word.startswith(begun) for word in self._words):
+            words = ", ".join(repr(word) for word in self._words)
+            return f"it should be one of {words}, not {_shortened(begun)}"
+        limit = self._max_length
+        if limit is None or self.kinds is _ANY or self._config.get("str_strip_whitespace"):
+            return None
+        if self._origin is str and len(begun) > limit:
+            return f"it should have at most {limit} characters, not {_shortened(begun)}"
+        return None
+
+    def child(self, key: str | int) -> _Type | None:
+        """What belongs to a field or an index; `None`: anything."""
+        if self.kinds is _ANY:
+            return None
+        if isinstance(key, int):
+            if "array" not in self.kinds:
+                raise ImpossibleError
+            return self._element(key)
+        if "object" not in self.kinds:
+            raise ImpossibleError
+        if key not in self._children:
+            self._children[key] = self._field(key)
+        return self._children[key]
+
+    def _element(self, index: int) -> _Type | None:
+        arguments = get_args(self._annotation)
+        limit = self._max_length
+        fixed = self._origin is tuple and arguments and arguments[-1] is not Ellipsis
+        if fixed:
+            limit = len(arguments)
+        if limit is not None and index >= limit:
+            message = f"there should be at most {limit} items"
+            raise ImpossibleError(message)
+        key = index if fixed else 0
+        if key not in self._children:
+            self._children[key] = (
+                _Type(arguments[key], (), self._config) if key < len(arguments) else None
+            )
+        return self._children[key]
+
+    def _field(self, key: str) -> _Type | None:
+        if not issubclass(self._origin, BaseModel):
+            arguments = get_args(self._annotation)
+            return _Type(arguments[1], (), self._config) if arguments else None
+        model = self._origin
+        for name, known in model.model_fields.items():
+            if key in _keys(name, known, model.model_config):
+                if _has_validators(model, name):
+                    return None
+                return _Type(known.annotation, tuple(known.metadata), model.model_config)
+        if model.model_config.get("extra") == "forbid":
+            message = f"there is no field {key!r}"
+            raise ImpossibleError(message)
+        return None
+
+
+def name_of(annotation: Any) -> str:
+    """What messages call a type.
+
+    Example:
+        >>> name_of(int), name_of(list[int])
+        ('int', 'list[int]')
+    """
+    if isinstance(annotation, type) and not get_args(annotation):
+        return annotation.__name__
+    return re.sub(r"\b(?:\w+\.)+", "", formatannotation(annotation))
+
+
+def complaint_of(error: ValidationError, path: str, skip: int = 0) -> str:
+    """The first thing that pydantic complains of: where, which rule, and what stands there."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    for step in first["loc"][skip:]:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    if first["type"] == "missing":
+        return f"{path}: {first['msg']}"
+    return f"{path}: {first['msg']}, not {_shortened(first['input'])}"
+
+
+def _shortened(value: Any) -> str:
+    import json  # noqa: PLC0415
+
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _members(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """The members of a union, each with the constraints on it; the type itself if it is none."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *more = get_args(annotation)
+        yield from _members(inner, (*metadata, *more))
+    elif origin in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _members(member, metadata)
+    elif hasattr(annotation, "__supertype__"):  # a NewType
+        yield from _members(annotation.__supertype__, metadata)
+    elif hasattr(annotation, "__value__"):  # a type alias
+        yield from _members(annotation.__value__, metadata)
+    elif isinstance(annotation, type) and issubclass(annotation, RootModel):
+        if _is_opaque(annotation):
+            yield Any, metadata
+        else:
+            root = annotation.model_fields["root"]
+            yield from _members(root.annotation, (*metadata, *root.metadata))
+    else:
+        yield annotation, metadata
+
+
+def _is_opaque(model: type[BaseModel]) -> bool:
+    """Whether a model may make something else of its JSON before it judges it."""
+    decorators = model.__pydantic_decorators__
+    return (
+        any(known.info.mode != "after" for known in decorators.model_validators.values())
+        or bool(decorators.root_validators)
+        or any(
+            "__get_pydantic_core_schema__" in vars(base)
+            for base in model.__mro__[:-1]
+            if base not in (BaseModel, RootModel)
+        )
+        or any(
+            isinstance(known.validation_alias, (AliasPath, AliasChoices))
+            for known in model.model_fields.values()
+        )
+    )
+
+
+def _has_validators(model: type[BaseModel], name: str) -> bool:
+    return any(
+        known.info.mode != "after" and (name in known.info.fields or "*" in known.info.fields)
+        for known in model.__pydantic_decorators__.field_validators.values()
+    )
+
+
+def _keys(name: str, known: FieldInfo, config: ConfigDict) -> set[str]:
+    """The keys under which a field may come."""
+    alias = known.validation_alias if known.validation_alias is not None else known.alias
+    if not isinstance(alias, str):
+        return {name}
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    return {alias, name} if by_name else {alias}

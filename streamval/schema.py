@@ -1,0 +1,204 @@
+"""A type as a schema for a stream: what can not become an instance of it any more, and why.
+
+pydantic judges each value as it completes, against the type that belongs at its path. Only what is
+certain counts: where a type has validators of its own that may change a value before it is judged,
+nothing inside of it is judged before all of it is there.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import to_json
+
+from streamval.errors import UsageError
+from streamval.json_stream import JSONReader
+from streamval.places import ImpossibleError, Place, complaint_of, name_of
+
+if TYPE_CHECKING:
+    from streamval.json_stream import JSONEvent, Root
+    from streamval.places import Kind
+
+T = TypeVar("T")
+
+
+class Schema(Generic[T]):
+    """A type that an output should become an instance of.
+
+    Args:
+        wanted: A pydantic model, or any type that pydantic knows.
+
+    Raises:
+        UsageError: If pydantic does not know it.
+
+    Example:
+        >>> Schema(list[int]).parse("Here they are: [1, 2]. Good luck!")
+        [1, 2]
+    """
+
+    def __init__(self, wanted: type[T]) -> None:
+        self.type = wanted
+        try:
+            self._adapter: TypeAdapter[T] = TypeAdapter(wanted)
+        except PydanticUserError as error:
+            message = f"{wanted!r} is no type that pydantic can check: {error.message}"
+            raise UsageError(message) from None
+        self.place = Place.of(wanted)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return name_of(self.type)
+
+    @cached_property
+    def root(self) -> Root | None:
+        """Whether it is an object or an array; `None` where it may be either, or a scalar."""
+        takes_object, takes_array = self.place.takes("object"), self.place.takes("array")
+        if takes_object == takes_array:
+            return None
+        return "object" if takes_object else "array"
+
+    def parse(self, text: str) -> T:
+        """The instance in a text, whatever stands around it.
+
+        Raises:
+            ValidationError: If there is none (pydantic's).
+        """
+        reader = JSONReader(root=self.root)
+        reader.feed(text)
+        return self._adapter.validate_json(text[reader.began_at : reader.ended_at].strip())
+
+    def complaint(self, text: str) -> str | None:
+        """Why there is no instance in a text; `None` where there is one."""
+        try:
+            self.parse(text)
+        except ValidationError as error:
+            return complaint_of(error, "$")
+        return None
+
+
+@dataclass(slots=True)
+class _Open:
+    """An object or array that is being written."""
+
+    place: Place | None
+    start: int
+    key: str | int
+
+    def child(self) -> Place | None:
+        return None if self.place is None else self.place.child(self.key)
+
+
+class SchemaWatch:
+    """Watches JSON being written, and says when it can not become what is wanted any more.
+
+    A plain object. Cost is linear in the text, times the depth of objects within objects, each of
+    which is judged once more as a whole when it ends. Keeps the text.
+
+    Args:
+        schema: What is wanted.
+
+    Attributes:
+        complete: Whether all of the JSON is there, and right.
+
+    Example:
+        >>> watch = SchemaWatch(Schema(dict[str, int]))
+        >>> watch.feed('{"a": 1, ')
+        >>> watch.feed('"b": "many')
+        >>> watch.feed('", ')
+        '$.b: Input should be a valid integer, unable to parse string as an integer, not "many"'
+    """
+
+    def __init__(self, schema: Schema[Any]) -> None:
+        self.complete = False
+        self._schema = schema
+        self._reader = JSONReader(root=schema.root)
+        self._text = StringIO()
+        self._size = 0
+        self._open: list[_Open] = []
+
+    def feed(self, text: str) -> str | None:
+        """Take the next piece of text; return what is wrong with it, or `None`."""
+        self._keep(text)
+        for event in self._reader.feed(text):
+            try:
+                complaint = self._judge(event)
+            except ImpossibleError as error:
+                complaint = f"{event.path}: {error}"
+            if complaint is not None:
+                return complaint
+        if self._reader.error is not None:
+            return f"no valid JSON at {self._reader.error}"
+        return self._string_complaint()
+
+    def __copy__(self) -> SchemaWatch:
+        twin: SchemaWatch = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._reader = copy(self._reader)
+        twin._open = [replace(known) for known in self._open]
+        return twin  # it shares the text, until one of the two writes on
+
+    def _keep(self, text: str) -> None:
+        if self._text.seek(0, 2) != self._size:
+            known = self._text.getvalue()[: self._size]
+            self._text = StringIO()
+            self._text.write(known)
+        self._text.write(text)
+        self._size += len(text)
+
+    def _judge(self, event: JSONEvent) -> str | None:
+        if event.kind == "key":
+            self._open[-1].key = event.value
+            self._due()
+            return None
+        if event.kind == "end":
+            return self._judge_end(event)
+        place = self._due()
+        if event.kind == "value":
+            self._next()
+            return None if place is None else place.complaint(to_json(event.value), event.path)
+        first: str | int
+        kind: Kind
+        kind, first = ("object", "") if event.kind == "start_object" else ("array", 0)
+        if place is not None and not place.takes(kind):
+            return f"{event.path}: it should be {place.name}, not an {kind}"
+        self._open.append(_Open(place, event.start, first))
+        return None
+
+    def _judge_end(self, event: JSONEvent) -> str | None:
+        """Judge an object or array as a whole: what is missing, and what does not fit together."""
+        ended = self._open.pop()
+        self._next()
+        self._text.seek(ended.start)
+        text = self._text.read(event.end - ended.start)
+        if self._open:
+            return None if ended.place is None else ended.place.complaint(text, event.path)
+        complaint = self._schema.complaint(text)
+        self.complete = complaint is None
+        return complaint
+
+    def _due(self) -> Place | None:
+        """What may stand where the next value will."""
+        return self._open[-1].child() if self._open else self._schema.place
+
+    def _next(self) -> None:
+        if self._open and isinstance(self._open[-1].key, int):
+            self._open[-1].key += 1
+
+    def _string_complaint(self) -> str | None:
+        """What is wrong with a string that has only begun."""
+        begun = self._reader.open_string
+        if begun is None:
+            return None
+        try:
+            place = self._due()
+        except ImpossibleError as error:
+            return f"{self._reader.where}: {error}"
+        complaint = None if place is None else place.string_complaint(begun)
+        return None if complaint is None else f"{self._reader.where}: {complaint}"
