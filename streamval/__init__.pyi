@@ -30,6 +30,7 @@ from .events import ErrorEvent as ErrorEvent
 from .events import Event as Event
 from .events import EventAdapter as EventAdapter
 from .events import FullValidationEvent as FullValidationEvent
+from .events import PartialObjectEvent as PartialObjectEvent
 from .events import QuickCheckEvent as QuickCheckEvent
 from .events import RetryEvent as RetryEvent
 from .events import StartedEvent as StartedEvent

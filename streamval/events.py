@@ -3,7 +3,8 @@
 The order within one attempt::
 
     started (once a run)
-      { token* quick_check chunk }*          a chunk whose check failed has no `chunk` event
+      { token* quick_check chunk partial_object* }*
+                                             a chunk whose check failed has no `chunk` event
     streaming_done, full_validation          natural end only
     retry                                    before each further attempt
     error                                    an exception ended the run
@@ -87,6 +88,19 @@ class ChunkEvent(BaseEvent):
     separator: str
 
 
+class PartialObjectEvent(BaseEvent):
+    """A value of the JSON is complete. Sent where the pipeline has a `format`, after the chunk.
+
+    Attributes:
+        path: Where it stands: ``$.people[3].name``.
+        value: The value, an object or array with all that is in it.
+    """
+
+    type: Literal["partial_object"] = "partial_object"
+    path: str
+    value: Any
+
+
 class StreamingDoneEvent(BaseEvent):
     """The model has finished of its own accord; the trailing fragment is included."""
 
@@ -151,6 +165,7 @@ Event = Annotated[
     | TokenEvent
     | QuickCheckEvent
     | ChunkEvent
+    | PartialObjectEvent
     | StreamingDoneEvent
     | FullValidationEvent
     | RetryEvent

@@ -14,9 +14,10 @@ from pydantic_core import to_json
 from streamval.blocking import wait_for
 from streamval.context import SimpleContext
 from streamval.errors import OutputTypeError, PreconditionException, UsageError
-from streamval.requirements.base import Requirement, as_requirements, req
+from streamval.requirements.base import Requirement, as_requirements
 from streamval.results import ValidationResult
 from streamval.sampling import RepairTemplateStrategy
+from streamval.schema import Schema
 from streamval.scope import side_by_side
 from streamval.session import Session
 
@@ -90,7 +91,7 @@ class Generative(Generic[R]):
             message = f"{self.__name__} cannot have a parameter called {min(clash)!r}"
             raise UsageError(message)
         self._returns = inspect.formatannotation(returns)
-        self._schema: type[BaseModel] = create_model("Response", result=(returns, ...))
+        self._schema: Schema[BaseModel] = Schema(create_model("Response", result=(returns, ...)))
 
     def __call__(
         self,
@@ -149,8 +150,7 @@ class Generative(Generic[R]):
         strategy: Repair | None,
         model_options: Mapping[str, Any] | None,
     ) -> R:
-        of_type = req(f"the answer is {_ANSWER} of the right type", self._has_type, check_only=True)
-        judges = [of_type, *(_OfResult(r, self._read) for r in as_requirements(requirements))]
+        judges = [_OfResult(r, self._read) for r in as_requirements(requirements)]
         samples = await m.ainstruct(
             _PROMPT.format(
                 signature=f"def {self.__name__}{self._signature}:",
@@ -160,7 +160,7 @@ class Generative(Generic[R]):
             ),
             requirements=judges,
             strategy=strategy,
-            format=self._schema,
+            format=self._schema.type,
             model_options=model_options,
             return_sampling_results=True,
         )
@@ -174,22 +174,13 @@ class Generative(Generic[R]):
             warnings.warn(f"the result of {self.__name__} does not meet: {why}", stacklevel=2)
         return result
 
-    def _has_type(self, ctx: Context) -> ValidationResult:
-        try:
-            self._read(str(ctx.last_output() or ""))
-        except ValidationError as error:
-            found = error.errors()[0]
-            where = ".".join(map(str, found["loc"])) or "the answer"
-            return ValidationResult(False, reason=f"{where}: {found['msg']}")
-        return ValidationResult(True)
-
     def _read(self, text: str) -> R:
         """The result in what the model wrote.
 
         Raises:
             ValidationError: If there is none of the right type.
         """
-        response = self._schema.model_validate_json(_json_in(text))
+        response = self._schema.parse(text)
         result: R = response.result  # type: ignore[attr-defined]
         return result
 
@@ -243,8 +234,3 @@ async def _check_preconditions(
 def _as_text(value: Any) -> str:
     """A string as it is, anything else as JSON."""
     return value if isinstance(value, str) else to_json(value, fallback=repr).decode()
-
-
-def _json_in(text: str) -> str:
-    """The object in an answer, whatever stands around it."""
-    return text[max(text.find("{"), 0) : text.rfind("}") + 1] or text

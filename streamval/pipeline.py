@@ -15,6 +15,7 @@ from streamval.errors import RunError, UsageError
 from streamval.operators.fan_out import MAX_PENDING_CHUNKS
 from streamval.repair import Repair
 from streamval.requirements.base import as_requirements
+from streamval.requirements.schema import matches
 from streamval.run import Run
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from streamval.events import BaseEvent
     from streamval.requirements.base import Requirement
     from streamval.results import StreamResult
+    from streamval.schema import Schema
 
 P = TypeVar("P", bound="Prompt")
 
@@ -59,7 +61,12 @@ class Pipeline:
         validation_backend: Whom requirements ask, if not `backend`.
         options: For each generation: `temperature`, `seed`, `max_tokens` and what else the
             backend knows, over the backend's own.
-        format: A pydantic model that the output should be an instance of.
+        format: A pydantic model, or any type that pydantic knows, that the output is to be an
+            instance of. The backend is asked for its schema where it can do that; it is checked
+            anyway, by one more requirement (`requirements.matches`), the last one. Values are told
+            as `PartialObjectEvent`s as they complete, and the result has the instance as `parsed`.
+            JSON has no sentences: with a format, ``chunking="sentence"`` means a chunk a delta, so
+            that a wrong value is noticed at once.
 
     Raises:
         UsageError: If an argument cannot work. Nothing has been started then.
@@ -100,6 +107,13 @@ class Pipeline:
             message = f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}"
             raise UsageError(message)
         self.requirements = as_requirements(requirements)
+        self.schema: Schema[Any] | None = None
+        if format is not None:
+            matching = matches(format)
+            self.schema = matching.schema
+            self.requirements += (matching,)
+            if chunking == "sentence":
+                chunking = None
         self.chunking = check_chunking(chunking)
         self.retry = retry
         self.max_pending_chunks = max_pending_chunks
@@ -112,7 +126,6 @@ class Pipeline:
             self.backend if validation_backend is None else as_backend(validation_backend)
         )
         self.options = dict(options or {})
-        self.format = format
         if retry is not None and retry.mode == "continue" and not self.backend.supports_prefix:
             message = (
                 f"{self.backend!r} cannot continue a prefix; use Repair(mode='restart'), or leave "
@@ -136,7 +149,9 @@ class Pipeline:
             UsageError: If `prompt` is no prompt.
         """
         request = self.backend.request(prompt, **{**self.options, **options})
-        return Run(self, replace(request, format=self.format))
+        if self.schema is not None:
+            request = replace(request, format=self.schema.type)
+        return Run(self, request)
 
     async def run(self, prompt: Prompt, **options: Any) -> StreamResult:
         """Generate, judge and repair to the end.

@@ -200,6 +200,8 @@ class StreamResult:
         failures: Those of the last attempt; empty after a success.
         validations: The final validations of the last attempt, if it came that far.
         usage: Tokens of all attempts together.
+        parsed: The instance of the pipeline's `format`; `None` without one, or where the text is
+            none.
     """
 
     success: bool
@@ -208,3 +210,4 @@ class StreamResult:
     failures: tuple[Failure, ...]
     validations: tuple[ValidationResult, ...]
     usage: Usage
+    parsed: Any = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiostream import streamcontext
@@ -21,9 +22,11 @@ from streamval.events import (
     ChunkEvent,
     CompletedEvent,
     ErrorEvent,
+    PartialObjectEvent,
     RetryEvent,
     StartedEvent,
 )
+from streamval.json_stream import ValueReader
 from streamval.lanes import Checkpoints
 from streamval.ledger import Ledger
 from streamval.scope import Demand, Inbox
@@ -80,6 +83,7 @@ class Run:
         self._ledger = Ledger()
         self._text = Transcript()
         self._delivered = 0
+        self._values = None if pipeline.schema is None else ValueReader(pipeline.schema.root)
 
     # Watching
 
@@ -278,7 +282,10 @@ class Run:
             raise interrupted
         if self._error is not None:
             raise self._error
-        return self._ledger.result(self.text, success=success)
+        result = self._ledger.result(self.text, success=success)
+        if self._pipeline.schema is None:
+            return result
+        return replace(result, parsed=self._pipeline.schema.parse_or_none(self.text))
 
     async def _attempts(self) -> bool:
         """Attempt after attempt, until one succeeds or the budget is spent."""
@@ -333,6 +340,9 @@ class Run:
             self._text.compact()
             self._delivered += 1
             attempt.deliver(chunk)
+            if self._values is not None:
+                for path, value in self._values.feed(chunk.separator + chunk.text):
+                    self._emit(PartialObjectEvent, path=path, value=value)
 
         try:
             async with Subscription(attempt.delivered(), deliver, self._demand) as subscription:
@@ -345,6 +355,8 @@ class Run:
         """Nothing of what was delivered stands."""
         self._text = Transcript()
         self._delivered = 0
+        if self._pipeline.schema is not None:
+            self._values = ValueReader(self._pipeline.schema.root)
         self._ledger.discard()
         if checkpoints is not None:
             checkpoints.reset()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from io import StringIO
+from io import SEEK_END, StringIO
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -73,6 +73,18 @@ class Schema(Generic[T]):
         reader = JSONReader(root=self.root)
         reader.feed(text)
         return self._adapter.validate_json(text[reader.began_at : reader.ended_at].strip())
+
+    def parse_or_none(self, text: str) -> T | None:
+        """The instance in a text, or `None`."""
+        try:
+            return self.parse(text)
+        except ValidationError:
+            return None
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON schema to ask a backend for."""
+        return self._adapter.json_schema()
 
     def complaint(self, text: str) -> str | None:
         """Why there is no instance in a text; `None` where there is one."""
@@ -145,7 +157,7 @@ class SchemaWatch:
         return twin  # it shares the text, until one of the two writes on
 
     def _keep(self, text: str) -> None:
-        if self._text.seek(0, 2) != self._size:
+        if self._text.seek(0, SEEK_END) != self._size:
             known = self._text.getvalue()[: self._size]
             self._text = StringIO()
             self._text.write(known)

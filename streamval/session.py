@@ -91,7 +91,7 @@ class Session:
         Raises:
             UsageError: If an argument cannot work; nothing was started then.
         """
-        run, asked, _ = self._instruction(
+        run, asked = self._instruction(
             description,
             requirements=requirements,
             user_variables=user_variables,
@@ -139,8 +139,8 @@ class Session:
             UsageError: If an argument cannot work.
             Exception: What a broken backend or validator raises.
         """
-        run, asked, judges = self._instruction(description, **options)
-        samples = sampled(await run, judges)
+        run, asked = self._instruction(description, **options)
+        samples = sampled(await run, run.requirements)
         self.ctx = asked.add(samples.result)
         return samples if return_sampling_results else samples.result
 
@@ -245,8 +245,8 @@ class Session:
         strategy: Repair | None = _STRATEGY,
         model_options: Mapping[str, Any] | None = None,
         **pipeline: Any,
-    ) -> tuple[Run, Context, tuple[Requirement, ...]]:
-        """A run, the conversation with the instruction at its end, and who judges."""
+    ) -> tuple[Run, Context]:
+        """A run, and the conversation with the instruction at its end."""
         if isinstance(strategy, RejectionSamplingStrategy) and strategy.requirements is not None:
             requirements = strategy.requirements
         judges = tuple(_filled_in(r, user_variables) for r in as_requirements(requirements))
@@ -257,7 +257,7 @@ class Session:
         run = Pipeline(
             self.backend, requirements=judges, retry=strategy, stall_timeout=timeout, **pipeline
         ).start([*self.ctx.history(), message], **options)
-        return run, self.ctx.add(message), judges
+        return run, self.ctx.add(message)
 
 
 def _filled_in(requirement: Requirement, variables: Mapping[str, Any] | None) -> Requirement:

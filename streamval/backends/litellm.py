@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,7 @@ from streamval.errors import (
     UsageError,
 )
 from streamval.results import Usage
+from streamval.schema import Schema
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -133,7 +135,11 @@ class LiteLLMBackend(Backend):
             **request.options,
         }
         if request.format is not None:
-            params["response_format"] = request.format
+            schema = Schema(request.format)
+            params["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": _plain(schema.name), "schema": schema.json_schema},
+            }
         messages: list[dict[str, Any]] = [
             {"role": turn.role, "content": turn.content} for turn in request.messages
         ]
@@ -243,6 +249,11 @@ async def _close(streams: list[Any]) -> None:
             closing = close()
             if inspect.isawaitable(closing):
                 await closing
+
+
+def _plain(name: str) -> str:
+    """A name that providers take for a schema."""
+    return re.sub(r"\W+", "_", name).strip("_")[:64] or "output"
 
 
 def _usage(reported: Any) -> Usage | None:

@@ -20,6 +20,7 @@ import httpx
 from streamval.backends.base import Backend, Delta
 from streamval.errors import BackendError, StreamBrokenError, UsageError
 from streamval.results import Usage
+from streamval.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -84,7 +85,7 @@ class LocalBackend(Backend):
             **options,
         }
         if request.format is not None:
-            body["json_schema"] = request.format.model_json_schema()
+            body["json_schema"] = Schema(request.format).json_schema
         timeout = httpx.Timeout(None, connect=10.0)
         async with httpx.AsyncClient(base_url=await self.address(), timeout=timeout) as client:
             try:

@@ -69,7 +69,7 @@ class MatchesSchema(Requirement):
         return ValidationResult(complaint is None, reason=complaint)
 
 
-def matches(wanted: Any, description: str | None = None, **options: Any) -> Requirement:
+def matches(wanted: Any, description: str | None = None, **options: Any) -> MatchesSchema:
     """The output is JSON for a pydantic model, or any type that pydantic knows.
 
     Args:

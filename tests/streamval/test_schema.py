@@ -202,13 +202,13 @@ class Rooted(RootModel[list[int]]):
         (Rooted, [1, 2]),
         (list[Rooted], [[1], [2]]),
         (dict[str, list[int]], {"a": [1], "b c": []}),
-        (Union[list[int], dict[str, int]], {"a": 1}),
+        (Union[list[int], dict[str, int]], {"a": 1}),  # noqa: UP007  both spellings
         (list[Person | Cleaned], [{"n": 1}, {"name": "A", "age": 1}]),
         (list[tuple[int, ...]], [[1, 2, 3]]),
         (Any, {"x": [None, {"y": True}]}),
         (dict, {"x": [1]}),
         (list, [{}]),
-        (Optional[Person], {"name": "A", "age": 1}),
+        (Optional[Person], {"name": "A", "age": 1}),  # noqa: UP045
         (list[bytes], ["YQ=="]),
     ],
 )

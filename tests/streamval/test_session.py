@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from pydantic import BaseModel
 
 import streamval as sv
 from streamval.errors import StallError, StreamBrokenError, UsageError
@@ -72,10 +73,10 @@ async def test_without_a_strategy_there_is_one_attempt_judged_like_any():
 
 
 async def test_the_schema_reaches_the_backend():
-    class Answer:
-        pass
+    class Answer(BaseModel):
+        n: int
 
-    backend = Spoken("{}")
+    backend = Spoken('{"n": 1}')
     await sv.start_session(backend).ainstruct("Go.", format=Answer, strategy=None)
     assert backend.requests[0].format is Answer
 
