@@ -21,6 +21,10 @@ from .context import ChatContext as ChatContext
 from .context import Context as Context
 from .context import Message as Message
 from .context import SimpleContext as SimpleContext
+from .contracts import Expression as Expression
+from .contracts import LLMDataModel as LLMDataModel
+from .contracts import contract as contract
+from .errors import ContractViolationError as ContractViolationError
 from .errors import PreconditionException as PreconditionException
 from .errors import StreamvalError as StreamvalError
 from .events import BaseEvent as BaseEvent
@@ -33,6 +37,7 @@ from .events import FullValidationEvent as FullValidationEvent
 from .events import PartialObjectEvent as PartialObjectEvent
 from .events import QuickCheckEvent as QuickCheckEvent
 from .events import RetryEvent as RetryEvent
+from .events import StageEvent as StageEvent
 from .events import StartedEvent as StartedEvent
 from .events import StreamingDoneEvent as StreamingDoneEvent
 from .events import TokenEvent as TokenEvent

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import inspect
 from functools import cache
 from threading import Event, Thread, current_thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamval.errors import RunError
 from streamval.scope import CLOSING_GRACE
@@ -56,6 +57,20 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
         if future.cancel():
             ended.wait(CLOSING_GRACE)
         raise
+
+
+async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function, sync or async, and wait for its result.
+
+    On the shared loop a sync one runs in a thread of its own, so that it may make sync calls in
+    turn; elsewhere on the spot.
+    """
+    in_thread = not inspect.iscoroutinefunction(function) and current_thread() is _shared_loop()[1]
+    if in_thread:
+        answer = await asyncio.to_thread(function, *args, **kwargs)
+    else:
+        answer = function(*args, **kwargs)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 @cache

@@ -7,6 +7,8 @@
     ├── ValidatorError                     a requirement answered with something that is no verdict
     │   └── ValidatorTimeoutError (TimeoutError)
     ├── PreconditionException              the input of a generative function was refused
+    ├── ContractViolationError             a contract did not hold, remedies included
+    ├── InputTypeError (TypeError)         the input of a contract is of another type
     ├── OutputTypeError (TypeError)        an output did not become the type that was asked for
     └── BackendError                       whoever speaks could not, or stopped
         ├── AuthenticationError            the key was refused or is missing
@@ -63,6 +65,22 @@ class PreconditionException(StreamvalError):  # noqa: N818  the reference's name
     def __init__(self, message: str, validation: list[ValidationResult]) -> None:
         super().__init__(message)
         self.validation = validation
+
+
+class ContractViolationError(StreamvalError):
+    """A contract did not hold, remedies included.
+
+    Attributes:
+        stage: Where: `"pre"`, `"act"`, `"output"` or `"post"`.
+    """
+
+    def __init__(self, message: str, stage: str) -> None:
+        super().__init__(message)
+        self.stage = stage
+
+
+class InputTypeError(StreamvalError, TypeError):
+    """The input of a contract is of another type than it says. Nothing was started."""
 
 
 class OutputTypeError(StreamvalError, TypeError):

@@ -14,7 +14,7 @@ The order within one attempt::
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -26,6 +26,9 @@ from streamval.results import (
     ValidationResult,
 )
 
+Stage: TypeAlias = Literal["pre", "act", "output", "post"]
+"""Stages of a contract."""
+
 
 class BaseEvent(BaseModel):
     """What every event says: when, of which run, in which attempt.
@@ -34,6 +37,7 @@ class BaseEvent(BaseModel):
         timestamp: Unix seconds.
         run_id: The same for all events of one run.
         attempt: From 1.
+        stage: The stage of a contract that it belongs to; `None` outside of contracts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,6 +45,7 @@ class BaseEvent(BaseModel):
     timestamp: float = Field(default_factory=time.time)
     run_id: str
     attempt: int
+    stage: Stage | None = None
 
 
 class StartedEvent(BaseEvent):
@@ -160,6 +165,20 @@ class CompletedEvent(BaseEvent):
     usage: Usage
 
 
+class StageEvent(BaseEvent):
+    """A stage of a contract is over, or a condition was violated that may yet be remedied.
+
+    Attributes:
+        stage: Which.
+        status: How.
+        reason: Why it failed.
+    """
+
+    type: Literal["stage"] = "stage"
+    status: Literal["passed", "failed"]
+    reason: str | None = None
+
+
 Event = Annotated[
     StartedEvent
     | TokenEvent
@@ -170,7 +189,8 @@ Event = Annotated[
     | FullValidationEvent
     | RetryEvent
     | ErrorEvent
-    | CompletedEvent,
+    | CompletedEvent
+    | StageEvent,
     Field(discriminator="type"),
 ]
 """Any event."""

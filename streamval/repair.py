@@ -123,6 +123,11 @@ class Repair:
         *turns, asked = first.messages
         return (*turns, Message(asked.role, self.prompt(asked.content, failures)))
 
+    def pause(self, attempt: int) -> float:
+        """Seconds before an attempt (2 or later) begins: none, unless a subclass says so."""
+        del attempt
+        return 0.0
+
     def prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
         """The prompt with the failures, as the template has it."""
         if callable(self.template):

@@ -325,6 +325,8 @@ class Run:
                 kept_tokens=kept_tokens,
                 text=attempt.text,
             )
+            if (pause := retry.pause(self._number)) > 0:
+                await asyncio.sleep(pause)
 
     async def _generate(
         self, request: GenerationRequest, index: int, checkpoints: Checkpoints | None

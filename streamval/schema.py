@@ -45,7 +45,7 @@ class Schema(Generic[T]):
     def __init__(self, wanted: type[T]) -> None:
         self.type = wanted
         try:
-            self._adapter: TypeAdapter[T] = TypeAdapter(wanted)
+            self.adapter: TypeAdapter[T] = TypeAdapter(wanted)
         except PydanticUserError as error:
             message = f"{wanted!r} is no type that pydantic can check: {error.message}"
             raise UsageError(message) from None
@@ -72,7 +72,7 @@ class Schema(Generic[T]):
         """
         reader = JSONReader(root=self.root)
         reader.feed(text)
-        return self._adapter.validate_json(text[reader.began_at : reader.ended_at].strip())
+        return self.adapter.validate_json(text[reader.began_at : reader.ended_at].strip())
 
     def parse_or_none(self, text: str) -> T | None:
         """The instance in a text, or `None`."""
@@ -84,7 +84,7 @@ class Schema(Generic[T]):
     @cached_property
     def json_schema(self) -> dict[str, Any]:
         """The JSON schema to ask a backend for."""
-        return self._adapter.json_schema()
+        return self.adapter.json_schema()
 
     def complaint(self, text: str) -> str | None:
         """Why there is no instance in a text; `None` where there is one."""

@@ -1,0 +1,378 @@
+"""One call of a contract: its stages, one after the other."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import time
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic_core import to_json
+from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random
+
+from streamval.blocking import call
+from streamval.components import fill_in
+from streamval.context import Message
+from streamval.errors import ContractViolationError, InputTypeError, OutputTypeError
+from streamval.events import FullValidationEvent, StageEvent
+from streamval.pipeline import Pipeline
+from streamval.places import complaint_of, name_of
+from streamval.repair import Repair
+from streamval.requirements.base import Requirement
+from streamval.results import ValidationResult
+from streamval.schema import Schema
+from streamval.scope import report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.context import Context
+    from streamval.contracts import Contract, Expression, RetryParams
+    from streamval.events import BaseEvent, Stage
+    from streamval.results import Failure
+
+logger = logging.getLogger("streamval.contracts")
+
+T = TypeVar("T")
+
+
+class Stages(NamedTuple):
+    """The methods of a contracted class, where it has them."""
+
+    pre: Callable[..., Any] | None
+    act: Callable[..., Any] | None
+    post: Callable[..., Any] | None
+
+
+class Typed(Generic[T]):
+    """A type of a contract: a model, or a native type in a model with one field, `value`.
+
+    Raises:
+        UsageError: If pydantic does not know it.
+    """
+
+    def __init__(self, annotation: Any) -> None:
+        self.name = name_of(annotation)
+        self._native = not (isinstance(annotation, type) and issubclass(annotation, BaseModel))
+        self._checks: TypeAdapter[T] = Schema(annotation).adapter
+        model = create_model(self.name, value=(annotation, ...)) if self._native else annotation
+        self.schema: Schema[BaseModel] = Schema(model)
+
+    def complaint(self, value: Any) -> str | None:
+        """Why a value is not of the type; `None` if it is."""
+        if not self._native and not isinstance(value, self.schema.type):
+            return f"it is of type {name_of(type(value))}"
+        try:
+            self._checks.validate_python(value, strict=True)
+        except ValidationError as error:
+            return complaint_of(error, "$")
+        return None
+
+    def value_of(self, instance: BaseModel) -> T:
+        """What people see of an instance of the model."""
+        value: T = instance.value if self._native else instance  # type: ignore[attr-defined, assignment]
+        return value
+
+
+class Call:
+    """One call of a contracted instance.
+
+    Args:
+        contract: The contract.
+        owner: The instance.
+        given: The input.
+        others: Arguments for `act` and `forward`.
+    """
+
+    def __init__(
+        self, contract: Contract, owner: Expression, given: Any, others: Mapping[str, Any]
+    ) -> None:
+        self.owner = owner
+        self.successful = False
+        self.result: Any = None
+        self.exception: Exception | None = None
+        self.current_input = given
+        self._contract = contract
+        self._given = given
+        self._others = others
+        self._run_id = uuid.uuid4().hex
+        self._seconds: dict[str, float] = {}
+
+    async def run(self) -> Any:
+        """Go through the stages, and call `forward` whatever came of them."""
+        contract = self._contract
+        complaint = contract.input.complaint(self._given)
+        if complaint is not None:
+            message = f"the input is no {contract.input.name}: {complaint}"
+            raise InputTypeError(message)
+        began = time.perf_counter()
+        try:
+            await self._check_pre()
+            await self._act()
+            self.result = await self._output()
+            self.successful = True
+        except Exception as error:  # noqa: BLE001  forward decides what it means
+            logger.info("the contract of %s failed: %s", type(self.owner).__name__, error)
+            if not contract.params["graceful"]:
+                self.exception = error
+        try:
+            return await self._forward()
+        finally:
+            all_seconds = time.perf_counter() - began
+            self._seconds["overhead"] = max(all_seconds - sum(self._seconds.values()), 0.0)
+            self.owner.perf_stats.add(self._seconds)
+
+    # The stages
+
+    async def _check_pre(self) -> None:
+        contract = self._contract
+        if contract.stages.pre is None:
+            return
+        try:
+            with self._timed("pre"):
+                await self._condition(contract.stages.pre, self._given)
+        except Exception as violation:
+            await self._tell("pre", "failed", str(violation))
+            if not contract.pre_remedy or not contract.params["tries"]:
+                message = f"the precondition is violated: {violation}"
+                raise ContractViolationError(message, "pre") from violation
+            with self._timed("pre"):
+                self.current_input = await self._ask(
+                    "pre",
+                    contract.input,
+                    contract.stages.pre,
+                    [str(violation)],
+                    attempts=contract.params["tries"],
+                )
+        await self._tell("pre", "passed")
+
+    async def _act(self) -> None:
+        act, wanted = self._contract.stages.act, self._contract.act_output
+        if act is None or wanted is None:
+            return
+        try:
+            with self._timed("act"):
+                others = _taken(act, self._others)
+                made = await call(act, self.owner, self.current_input, **others)
+            if (complaint := wanted.complaint(made)) is not None:
+                message = f"act returned no {wanted.name}: {complaint}"
+                raise ContractViolationError(message, "act")
+        except Exception as error:
+            await self._tell("act", "failed", str(error))
+            raise
+        self.current_input = made
+        await self._tell("act", "passed")
+
+    async def _output(self) -> Any:
+        contract = self._contract
+        tries = contract.params["tries"] if contract.post_remedy else 0
+        with self._timed("output"):
+            result = await self._ask(
+                "output", contract.output, contract.stages.post, [], attempts=1 + tries
+            )
+        self._seconds["output"] -= self._seconds.get("post", 0.0)
+        await self._tell("output", "passed")
+        return result
+
+    async def _forward(self) -> Any:
+        contract = self._contract
+        given = self.current_input if self.successful else self._given
+        with self._timed("forward"):
+            others = _taken(contract.forward, self._others)
+            returned = await call(contract.forward, self.owner, given, **others)
+        if contract.params["graceful"]:
+            return returned
+        if (complaint := contract.output.complaint(returned)) is not None:
+            message = f"forward returned no {contract.output.name}: {complaint}"
+            raise OutputTypeError(message)
+        return returned
+
+    # The model
+
+    async def _ask(
+        self,
+        stage: Stage,
+        wanted: Typed[T],
+        condition: Callable[..., Any] | None,
+        errors: list[str],
+        *,
+        attempts: int,
+    ) -> T:
+        """Ask for a value that the condition takes, as often as it takes."""
+        contract = self._contract
+        question = _Question(self.owner.prompt, self.current_input, wanted.schema, stage)  # type: ignore[attr-defined]
+        kept: list[T] = []
+
+        async def holds(ctx: Context) -> ValidationResult:
+            kept.clear()
+            instance = wanted.schema.parse_or_none(str(ctx.last_output() or ""))
+            if instance is None:
+                return ValidationResult(True)  # the schema says what is wrong with it
+            value = wanted.value_of(instance)
+            try:
+                with self._timed("post" if stage == "output" else None):
+                    if condition is not None:
+                        await self._condition(condition, value)
+            except Exception as violation:  # noqa: BLE001  the model is told of it
+                return ValidationResult(False, reason=str(violation) or type(violation).__name__)
+            kept.append(value)
+            return ValidationResult(True)
+
+        name = "post" if stage == "output" else "pre"
+        pipeline = Pipeline(
+            contract.backend_for(self.owner),
+            requirements=[Requirement(name, holds, check_only=True)],
+            format=wanted.schema.type,
+            retry=_Remedy(
+                attempts,
+                question=question,
+                errors=tuple(errors),
+                accumulates=contract.accumulate_errors,
+                params=contract.params,
+            ),
+        )
+        prompt = question.asked(errors)
+        if contract.verbose:
+            logger.info("%s asks: %s", type(self.owner).__name__, prompt)
+        run = pipeline.start(prompt)
+
+        async def relay(event: BaseEvent) -> None:
+            of_post = stage == "output" and isinstance(event, FullValidationEvent)
+            await self._publish(event.model_copy(update={"stage": "post" if of_post else stage}))
+
+        run.subscribe(relay)
+        result = await run
+        if result.success and kept:
+            return kept[0]
+        why = "; ".join(failure.for_prompt() for failure in result.failures) or "it was cut short"
+        await self._tell(stage, "failed", why)
+        what = "the precondition" if stage == "pre" else "the output"
+        message = f"{what} does not hold after {len(result.attempts)} attempts: {why}"
+        raise ContractViolationError(message, stage)
+
+    async def _condition(self, condition: Callable[..., Any], value: Any) -> None:
+        if (
+            await call(condition, self.owner, value) is False
+        ):  # None is what a condition without a return gives
+            message = f"{condition.__name__} returned False"
+            raise ContractViolationError(message, condition.__name__)
+
+    # Telling
+
+    async def _tell(self, stage: Stage, status: Any, reason: str | None = None) -> None:
+        logger.info("%s: %s %s %s", type(self.owner).__name__, stage, status, reason or "")
+        event = StageEvent(
+            run_id=self._run_id, attempt=1, stage=stage, status=status, reason=reason
+        )
+        await self._publish(event)
+
+    async def _publish(self, event: BaseEvent) -> None:
+        for sink in self.owner.sinks:
+            try:
+                answer = sink(event)
+                if inspect.isawaitable(answer):
+                    await answer
+            except Exception as error:  # noqa: BLE001  a subscriber must not hurt the call
+                report(f"The subscriber {sink!r} of a contract raised; the call goes on", error)
+
+    @contextmanager
+    def _timed(self, stage: str | None) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            if stage is not None:
+                took = time.perf_counter() - began
+                self._seconds[stage] = self._seconds.get(stage, 0.0) + took
+
+
+_PROMPT = """\
+{prompt}
+
+Input:
+{input}
+
+{task} one JSON object that fits this JSON schema:
+{schema}
+{errors}
+JSON:
+"""
+
+
+class _Question(NamedTuple):
+    """What the model is asked, and how it is told what was wrong."""
+
+    prompt: str
+    input: Any
+    schema: Schema[Any]
+    stage: Stage
+
+    def asked(self, errors: Sequence[str]) -> str:
+        prompt = self.prompt
+        if "{{" in prompt and isinstance(self.input, BaseModel):
+            prompt = fill_in(prompt, dict(self.input))
+        complaint = "".join(f"\n- {error}" for error in errors)
+        if complaint and self.stage == "pre":
+            complaint = f"\nThe input above is not acceptable. Mend it:{complaint}\n"
+        elif complaint:
+            complaint = f"\nAn earlier answer was not acceptable:{complaint}\n"
+        return _PROMPT.format(
+            prompt=prompt,
+            input=to_json(self.input, fallback=repr).decode(),
+            task="Answer with" if self.stage == "output" else "Answer with a better input,",
+            schema=json.dumps(self.schema.json_schema, ensure_ascii=False),
+            errors=complaint,
+        )
+
+
+@dataclass(frozen=True)
+class _Remedy(Repair):
+    """Asks again, after a pause, and tells what was wrong: with the last answer, or with all."""
+
+    question: _Question = field(kw_only=True)
+    errors: tuple[str, ...] = field(kw_only=True)
+    accumulates: bool = field(kw_only=True)
+    params: RetryParams = field(kw_only=True)
+    # Of this call alone, which is why a frozen object may hold them.
+    known: list[str] = field(default_factory=list, kw_only=True)
+
+    def messages(
+        self,
+        first: GenerationRequest,
+        last: GenerationRequest,
+        failures: Sequence[Failure],
+        text: str,
+    ) -> tuple[Message, ...]:
+        del first, last, text
+        if not self.accumulates:
+            self.known.clear()
+        elif not self.known:
+            self.known.extend(self.errors)
+        self.known.extend(failure.for_prompt() for failure in failures)
+        asked = self.question.asked(self.known)
+        logger.info("asks again: %s", asked)
+        return (Message("user", asked),)
+
+    def pause(self, attempt: int) -> float:
+        params = self.params
+        wait = wait_exponential(
+            multiplier=params["delay"], max=params["max_delay"], exp_base=params["backoff"]
+        ) + wait_random(0, params["jitter"] * params["delay"])
+        state = RetryCallState(AsyncRetrying(), None, (), {})
+        state.attempt_number = attempt - 1
+        return wait(state)
+
+
+def _taken(method: Callable[..., Any], others: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of the other arguments, those that a method takes."""
+    parameters = inspect.signature(method).parameters.values()
+    if any(known.kind is inspect.Parameter.VAR_KEYWORD for known in parameters):
+        return others
+    names = {known.name for known in parameters}
+    return {name: value for name, value in others.items() if name in names}
