@@ -1,3 +1,6 @@
+from .audio import AudioChunker as AudioChunker
+from .audio import FrameChunker as FrameChunker
+from .audio import SilenceChunker as SilenceChunker
 from .base import Chunker as Chunker
 from .base import Chunking as Chunking
 from .base import ChunkingStrategy as ChunkingStrategy

@@ -282,6 +282,11 @@ def describe_chunking(chunking: Chunking) -> str:
     return getattr(chunking, "__name__", type(chunking).__name__)
 
 
+def takes_audio(chunking: Chunking) -> bool:
+    """Whether it cuts sound, which is bytes, and not text."""
+    return bool(getattr(start_chunker(chunking), "audio", False))
+
+
 def finer(inner: Chunking, outer: Chunking) -> bool:
     """Whether chunks of `inner` never reach across those of `outer`."""
     inner_grain, outer_grain = _grain(inner), _grain(outer)

@@ -195,7 +195,7 @@ class _FanOut:
         if self._last is not None:
             index, end = self._last.index + 1, self._last.end
         if index and self._limit is None and any(lane.keeps_a_tail for lane in self.lanes):
-            self.on_chunk(Chunk("", index, end, end))
+            self.on_chunk(Chunk(self._last.text[:0] if self._last else "", index, end, end))
         self._source_ended = True
         self._complete_if_done()
 

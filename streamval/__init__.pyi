@@ -4,6 +4,8 @@ from . import errors as errors
 from . import operators as operators
 from . import requirements as requirements
 from . import sinks as sinks
+from .audio import PCM as PCM
+from .audio import AudioChunk as AudioChunk
 from .backends.base import Backend as Backend
 from .backends.base import Delta as Delta
 from .backends.base import GenerationRequest as GenerationRequest

@@ -11,6 +11,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from streamval import bridge
+from streamval.audio import AudioChunk
 from streamval.backends.base import Delta, text_of
 from streamval.context import Context
 from streamval.errors import ValidatorError, ValidatorTimeoutError
@@ -80,15 +81,15 @@ class Attempt:
         self._index = index
         self._checkpoints = checkpoints
         self._judges: tuple[Requirement, ...] = ()
-        self._raw = Transcript(request.prefix or "")
+        self._raw: Transcript[Any] = Transcript(request.prefix or pipeline.nothing)
         self._length = self.released_to
         self._tokens = 0
         self._reported: Usage | None = None
         self._token_ends: deque[int] = deque()
 
     @property
-    def text(self) -> str:
-        """All that the model has written, what it continued included."""
+    def text(self) -> Any:
+        """All that the model has written, what it continued included: text, or bytes of sound."""
         return self._raw.getvalue()
 
     @property
@@ -135,14 +136,11 @@ class Attempt:
 
     def deliver(self, chunk: Chunk) -> None:
         """Tell subscribers of a chunk that came through."""
-        self._emit(
-            ChunkEvent,
-            text=chunk.text,
-            chunk_index=chunk.index,
-            start=chunk.start,
-            end=chunk.end,
-            separator=chunk.separator,
-        )
+        if isinstance(chunk, AudioChunk):
+            said: dict[str, Any] = {"text": "", "separator": "", "audio": chunk.text}
+        else:
+            said = {"text": chunk.text, "separator": chunk.separator}
+        self._emit(ChunkEvent, chunk_index=chunk.index, start=chunk.start, end=chunk.end, **said)
 
     def _deltas(self) -> Observable[str]:
         """What the backend says: counted, through the user's delta operators, recorded."""
@@ -161,7 +159,7 @@ class Attempt:
         text = delta if type(delta) is str else self._unwrap(delta)
         if text:
             self._tokens += 1
-            if self._emit_tokens:
+            if self._emit_tokens and isinstance(text, str):
                 self._emit(TokenEvent, text=text)
         return text
 
@@ -177,7 +175,7 @@ class Attempt:
         if text:
             self._tokens += 1
             self._raw.write(text)
-            if self._emit_tokens:
+            if self._emit_tokens and isinstance(text, str):
                 self._emit(TokenEvent, text=text)
             if self._checkpoints is not None:
                 self._note_end(text)
@@ -233,7 +231,7 @@ class Attempt:
             return
         self.ended_naturally = self.reached_the_end = True
         text = self.text
-        self._emit(StreamingDoneEvent, full_text=text)
+        self._emit(StreamingDoneEvent, full_text=text if isinstance(text, str) else "")
         if self._judges:
             whole = ctx.with_output(text)
             backend = self._pipeline.validation_backend

@@ -40,7 +40,9 @@ class BaseEvent(BaseModel):
         stage: The stage of a contract that it belongs to; `None` outside of contracts.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64"
+    )
 
     timestamp: float = Field(default_factory=time.time)
     run_id: str
@@ -83,7 +85,16 @@ class QuickCheckEvent(BaseEvent):
 
 
 class ChunkEvent(BaseEvent):
-    """A chunk is delivered. After its QuickCheckEvent, and only if that did not fail."""
+    """A chunk is delivered. After its QuickCheckEvent, and only if that did not fail.
+
+    Attributes:
+        text: The chunk; empty where it is sound.
+        chunk_index: Its position, from 0.
+        start: Offset of its first character (or byte) in the attempt's output.
+        end: Offset just past the last one.
+        separator: The raw text between the chunk before and this one.
+        audio: The chunk, where it is sound; base64 in JSON.
+    """
 
     type: Literal["chunk"] = "chunk"
     text: str
@@ -91,6 +102,7 @@ class ChunkEvent(BaseEvent):
     start: int
     end: int
     separator: str
+    audio: bytes | None = None
 
 
 class PartialObjectEvent(BaseEvent):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamval.results import AttemptResult, StreamResult, Usage
 
@@ -41,12 +41,12 @@ class Ledger:
             total += usage
         return total
 
-    def result(self, text: str, *, success: bool) -> StreamResult:
-        """How the run went."""
+    def result(self, output: str | bytes, *, success: bool) -> StreamResult:
+        """How the run went, given what stands."""
         last = self._entries[-1].attempt if self._entries else None
         return StreamResult(
             success=success,
-            text=text,
+            **_as_fields(output),
             attempts=tuple(entry.result(success=success) for entry in self._entries),
             failures=last.failures if last else (),
             validations=last.validations if last else (),
@@ -81,9 +81,14 @@ class _Entry:
     def result(self, *, success: bool) -> AttemptResult:
         attempt = self.attempt
         return AttemptResult(
-            text=attempt.text,
+            **_as_fields(attempt.text),
             failures=attempt.failures,
             validations=attempt.validations,
             usage=self.usage(success=success),
             seconds=self.seconds,
         )
+
+
+def _as_fields(output: str | bytes) -> dict[str, Any]:
+    """What a result says of text, or of sound."""
+    return {"text": output} if isinstance(output, str) else {"text": "", "audio": output}

@@ -10,7 +10,7 @@ from aiostream import stream
 
 from streamval import bridge
 from streamval.backends.base import STALL_TIMEOUT, Backend, as_messages
-from streamval.chunkers.base import Chunking, check_chunking
+from streamval.chunkers.base import Chunking, check_chunking, takes_audio
 from streamval.errors import RunError, UsageError
 from streamval.operators.fan_out import MAX_PENDING_CHUNKS
 from streamval.repair import Repair
@@ -115,6 +115,7 @@ class Pipeline:
             if chunking == "sentence":
                 chunking = None
         self.chunking = check_chunking(chunking)
+        self.nothing: str | bytes = b"" if takes_audio(chunking) else ""
         self.retry = retry
         self.max_pending_chunks = max_pending_chunks
         self.emit_tokens = emit_tokens

@@ -179,6 +179,7 @@ class AttemptResult:
         validations: The final validations, if it came that far.
         usage: Its tokens.
         seconds: From the request to the last verdict.
+        audio: The same as `text`, of sound.
     """
 
     text: str
@@ -186,6 +187,7 @@ class AttemptResult:
     validations: tuple[ValidationResult, ...]
     usage: Usage
     seconds: float
+    audio: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ class StreamResult:
         usage: Tokens of all attempts together.
         parsed: The instance of the pipeline's `format`; `None` without one, or where the text is
             none.
+        audio: The same as `text`, of sound.
     """
 
     success: bool
@@ -211,3 +214,4 @@ class StreamResult:
     validations: tuple[ValidationResult, ...]
     usage: Usage
     parsed: Any = None
+    audio: bytes | None = None

@@ -13,6 +13,7 @@ from reactivex import Observable
 from reactivex.disposable import Disposable
 
 from streamval.attempt import Attempt
+from streamval.audio import AudioChunk
 from streamval.bridge import Subscription
 from streamval.chunkers.base import describe_chunking
 from streamval.chunks import Chunk
@@ -81,7 +82,7 @@ class Run:
         self._error: Exception | None = None
         self._number = 1
         self._ledger = Ledger()
-        self._text = Transcript()
+        self._output: Transcript[Any] = Transcript(pipeline.nothing)
         self._delivered = 0
         self._values = None if pipeline.schema is None else ValueReader(pipeline.schema.root)
 
@@ -135,8 +136,15 @@ class Run:
 
     @property
     def text(self) -> str:
-        """What has been delivered so far and still stands."""
-        return self._text.getvalue()
+        """What has been delivered so far and still stands; of sound, nothing."""
+        output = self._output.getvalue()
+        return output if isinstance(output, str) else ""
+
+    @property
+    def audio(self) -> bytes | None:
+        """The sound that has been delivered so far and still stands; `None` of text."""
+        output = self._output.getvalue()
+        return output if isinstance(output, bytes) else None
 
     # Driving
 
@@ -168,10 +176,13 @@ class Run:
         """
         async with streamcontext(self) as events:
             async for event in events:
-                if isinstance(event, ChunkEvent):
-                    yield Chunk(
-                        event.text, event.chunk_index, event.start, event.end, event.separator
-                    )
+                if not isinstance(event, ChunkEvent):
+                    continue
+                index, start, end = event.chunk_index, event.start, event.end
+                if event.audio is None:
+                    yield Chunk(event.text, index, start, end, event.separator)
+                else:
+                    yield AudioChunk(event.audio, index, start, end)
 
     def __await__(self) -> Generator[Any, None, StreamResult]:
         return self._ended(self._started()).__await__()
@@ -282,7 +293,7 @@ class Run:
             raise interrupted
         if self._error is not None:
             raise self._error
-        result = self._ledger.result(self.text, success=success)
+        result = self._ledger.result(self._output.getvalue(), success=success)
         if self._pipeline.schema is None:
             return result
         return replace(result, parsed=self._pipeline.schema.parse_or_none(self.text))
@@ -337,9 +348,9 @@ class Run:
         self._ledger.add(attempt)
 
         def deliver(chunk: Chunk) -> None:
-            self._text.write(chunk.separator)
-            self._text.write(chunk.text)
-            self._text.compact()
+            self._output.write(chunk.separator)
+            self._output.write(chunk.text)
+            self._output.compact()
             self._delivered += 1
             attempt.deliver(chunk)
             if self._values is not None:
@@ -355,7 +366,7 @@ class Run:
 
     def _restart(self, checkpoints: Checkpoints | None) -> None:
         """Nothing of what was delivered stands."""
-        self._text = Transcript()
+        self._output = Transcript(self._pipeline.nothing)
         self._delivered = 0
         if self._pipeline.schema is not None:
             self._values = ValueReader(self._pipeline.schema.root)

@@ -67,7 +67,7 @@ class ModelOutputThunk:
         self.generation = GenerationMetadata()
         self._value = value
         self._make: Callable[[ModelOutputThunk], Observable[str]] | None = None
-        self._text = Transcript()
+        self._text = Transcript("")
         self._inbox: Inbox[str] | None = None
         self._subscription: Subscription | None = None
         self._claimed = False
@@ -100,7 +100,7 @@ class ModelOutputThunk:
         return self._value is not None
 
     def __str__(self) -> str:
-        return self._value or ""
+        return self._value if isinstance(self._value, str) else ""
 
     def __repr__(self) -> str:
         return f"ModelOutputThunk({self._value!r})"

@@ -57,7 +57,7 @@ class Delta:
     """A piece of output. A backend may yield bare strings instead.
 
     Attributes:
-        text: What was generated; empty where a delta only reports.
+        text: What was generated (bytes, where it is sound); empty where a delta only reports.
         usage: Tokens of this generation so far, as the backend counts them; the last one counts.
         finish_reason: Why the model stopped, in its last delta.
     """
@@ -183,13 +183,13 @@ class Backend(ABC):
 
 
 def text_of(delta: str | Delta) -> str:
-    """A delta's text.
+    """A delta's text, or bytes of sound, which a chunker of text will not take.
 
     Raises:
-        DeltaTypeError: If it is neither a string nor a `Delta` of text.
+        DeltaTypeError: If it is neither a string, nor bytes, nor a `Delta` of one.
     """
     text = delta.text if isinstance(delta, Delta) else delta
-    if not isinstance(text, str):
+    if not isinstance(text, (str, bytes)):
         raise not_text(text)
     return text
 

@@ -17,6 +17,9 @@ from .repetition import NoLoop as NoLoop
 from .repetition import NoRepetition as NoRepetition
 from .schema import matches as matches
 from .schema import valid_json as valid_json
+from .sound import level as level
+from .sound import no_clipping as no_clipping
+from .sound import no_silence as no_silence
 from .structure import readable_markdown as readable_markdown
 from .structure import valid_python as valid_python
 from .words import forbidden_pattern as forbidden_pattern

@@ -1,0 +1,200 @@
+"""`FrameChunker` and `SilenceChunker`: sound in bytes, cut at a fixed duration or at pauses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from streamval.audio import PCM, AudioChunk
+from streamval.errors import DeltaTypeError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_VAD_RATES = (8000, 16000, 32000, 48000)
+_VAD_FRAME = 0.03
+
+
+class AudioChunker(ABC):
+    """What the chunkers of sound share: the pending bytes. Bytes in, bytes out.
+
+    The same chunks come out however the bytes are sliced, in the middle of a sample included; each
+    is verbatim, and joined they are the sound.
+    """
+
+    audio = True
+
+    def __init__(self, pcm: PCM) -> None:
+        self.pcm = pcm
+        self._pending = bytearray()
+        self._start = 0
+        self._index = 0
+
+    @abstractmethod
+    def cuts(self) -> Iterator[int]:
+        """How many of the pending bytes make a chunk: each time asked, once more has come."""
+
+    def feed(self, delta: bytes) -> list[AudioChunk]:
+        """Take the next bytes; return the chunks that they complete.
+
+        Raises:
+            DeltaTypeError: If they are none.
+        """
+        if not isinstance(delta, (bytes, bytearray, memoryview)):
+            message = (
+                f"the backend yielded {type(delta).__name__} where sound is expected: yield bytes "
+                "of PCM, or choose a chunker of text"
+            )
+            raise DeltaTypeError(message)
+        self._pending += delta
+        return [self._cut(size) for size in self.cuts()]
+
+    def flush(self) -> list[AudioChunk]:
+        """What is left. Feeding may go on afterwards."""
+        return [self._cut(len(self._pending))] if self._pending else []
+
+    def _cut(self, size: int) -> AudioChunk:
+        sound = bytes(self._pending[:size])
+        chunk = AudioChunk(sound, self._index, self._start, self._start + size)
+        del self._pending[:size]
+        self._start += size
+        self._index += 1
+        return chunk
+
+    def __copy__(self) -> AudioChunker:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._pending = bytearray(self._pending)
+        return twin
+
+
+class FrameChunker(AudioChunker):
+    """Cuts sound every so many seconds.
+
+    Args:
+        seconds: How long a chunk is; the last one may be shorter.
+        sample_rate: Samples a second and channel.
+        width: Bytes a sample.
+        channels: How many.
+
+    Raises:
+        UsageError: If one of them cannot be.
+
+    Example:
+        >>> chunker = FrameChunker(0.5, sample_rate=8000)
+        >>> [len(chunk.text) for chunk in chunker.feed(bytes(20_001)) + chunker.flush()]
+        [8000, 8000, 4001]
+    """
+
+    def __init__(
+        self, seconds: float = 0.5, *, sample_rate: int = 16000, width: int = 2, channels: int = 1
+    ) -> None:
+        if seconds <= 0:
+            message = f"a chunk must be longer than 0 seconds, not {seconds!r}"
+            raise UsageError(message)
+        super().__init__(PCM(sample_rate, width, channels))
+        self._size = self.pcm.size(seconds)
+
+    def cuts(self) -> Iterator[int]:
+        """As often as there is enough."""
+        while len(self._pending) >= self._size:
+            yield self._size
+
+
+class SilenceChunker(AudioChunker):
+    """Cuts sound at pauses in speech.
+
+    A chunk ends where somebody has spoken and then been silent for `pause` seconds; silence before
+    speech belongs to the chunk that follows. WebRTC's voice activity detection tells speech from
+    silence, in steps of 30 ms. Needs the extra ``streamval[audio]``.
+
+    Args:
+        pause: Seconds of silence that end a chunk.
+        aggressiveness: From 0 (takes much for speech) to 3 (little).
+        max_seconds: A chunk that grows so long is cut there; `None` for no bound.
+        sample_rate: 8,000, 16,000, 32,000 or 48,000.
+        width: 2: the detection knows no other.
+        channels: How many; the first one is listened to.
+
+    Raises:
+        UsageError: If one of them cannot be, or the extra is not installed.
+    """
+
+    def __init__(
+        self,
+        pause: float = 0.3,
+        *,
+        aggressiveness: int = 2,
+        max_seconds: float | None = None,
+        sample_rate: int = 16000,
+        width: int = 2,
+        channels: int = 1,
+    ) -> None:
+        if sample_rate not in _VAD_RATES or width != 2:  # noqa: PLR2004  16 bits
+            message = (
+                f"voice is detected at {', '.join(map(str, _VAD_RATES))} samples a second of 2 "
+                f"bytes, not at {sample_rate} of {width}; resample, or use a FrameChunker"
+            )
+            raise UsageError(message)
+        if pause <= 0 or (max_seconds is not None and max_seconds <= 0):
+            message = f"pause and max_seconds must be above 0, not {pause!r} and {max_seconds!r}"
+            raise UsageError(message)
+        super().__init__(PCM(sample_rate, width, channels))
+        self._aggressiveness = aggressiveness
+        self._detector = _detector(aggressiveness)
+        self._step = self.pcm.size(_VAD_FRAME)
+        self._pause = max(round(pause / _VAD_FRAME), 1)
+        self._max = None if max_seconds is None else self.pcm.size(max_seconds)
+        self._heard = 0
+        self._spoken = False
+        self._silent = 0
+
+    def cuts(self) -> Iterator[int]:
+        """Behind each pause that follows speech."""
+        while len(self._pending) >= self._heard + self._step:
+            step = bytes(self._pending[self._heard : self._heard + self._step])
+            self._heard += self._step
+            if self._detector.is_speech(self._first_channel(step), self.pcm.sample_rate):
+                self._spoken, self._silent = True, 0
+            else:
+                self._silent += 1
+            paused = self._spoken and self._silent >= self._pause
+            if paused or (self._max is not None and self._heard + self._step > self._max):
+                size, self._heard, self._silent, self._spoken = self._heard, 0, 0, False
+                yield size
+
+    def flush(self) -> list[AudioChunk]:
+        """What is left. Feeding may go on afterwards."""
+        self._heard, self._silent, self._spoken = 0, 0, False
+        # The detection remembers what it has heard; what comes is another sound.
+        self._detector = _detector(self._aggressiveness)
+        return super().flush()
+
+    def __copy__(self) -> AudioChunker:
+        if self._start or self._pending:
+            message = "a SilenceChunker in use cannot be copied, as its detection cannot"
+            raise UsageError(message)
+        twin = super().__copy__()
+        assert isinstance(twin, SilenceChunker)
+        twin._detector = _detector(self._aggressiveness)  # noqa: SLF001  one of us
+        return twin
+
+    def __deepcopy__(self, _: Any) -> AudioChunker:
+        return self.__copy__()
+
+    def _first_channel(self, sound: bytes) -> bytes:
+        if self.pcm.channels == 1:
+            return sound
+        return self.pcm.samples(sound)[:: self.pcm.channels].tobytes()
+
+
+def _detector(aggressiveness: int) -> Any:
+    try:
+        import webrtcvad  # noqa: PLC0415  an optional extra
+    except ImportError:
+        message = "SilenceChunker needs an extra: pip install 'streamval[audio]'"
+        raise UsageError(message) from None
+    if aggressiveness not in range(4):
+        message = f"aggressiveness goes from 0 to 3, not {aggressiveness!r}"
+        raise UsageError(message)
+    return webrtcvad.Vad(aggressiveness)
