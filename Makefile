@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/typing/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format typecheck bench notebooks clean
+.PHONY: help demo test test-fast lint format typecheck bench bench-local notebooks clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ typecheck: $(VENV)/.dev ## Check types of the package as it is installed
 
 bench: $(VENV)/.dev build/mellea/.installed ## Measure, beside a bare `async for` and beside mellea
 	$(BIN)/python tests/benchmarks/bench.py --mellea build/mellea/bin/python
+
+bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
+	$(BIN)/python tests/benchmarks/local_model.py
 
 notebooks: $(VENV)/.dev ## Execute the notebooks
 	$(BIN)/python -X dev -m pytest tests/test_notebooks.py

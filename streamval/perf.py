@@ -68,7 +68,7 @@ class PerfStats:
         from rich.table import Table  # noqa: PLC0415
 
         columns = ("count", "total", "mean", "std", "min", "max", "percentage")
-        table = Table("stage", *columns, title="seconds")
+        table = Table("stage", *columns[:-1], "share", title="seconds")
         for stage, figures in self.as_dict().items():
             count, *seconds, percentage = (figures[column] for column in columns)
             cells = [f"{value:.4f}" for value in seconds]

@@ -9,11 +9,12 @@ from nbclient import NotebookClient
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_it_runs(path):
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=500, kernel_name="python3").execute()
     assert any(cell.get("outputs") for cell in notebook.cells)
 
 

@@ -18,10 +18,13 @@ def blocks(name):
     ("code", "says"),
     [
         (blocks("README.md")[0], "True All is well. We are fine."),
-        (blocks("README.md")[1], "1. All is well.\n2. It rains."),
+        (blocks("README.md")[1], "$.name Rome\n$.people 3\n$ {'name': 'Rome', 'people': 3}\nname="),
+        (blocks("README.md")[2], "Dear Ann, please come at noon."),
+        (blocks("README.md")[3], "12"),
+        (blocks("README.md")[4], "1. All is well.\n2. It rains."),
         ("\n".join(blocks("CONTRIBUTING.md")), ""),
     ],
-    ids=["pipeline", "by-hand", "contributing"],
+    ids=["pipeline", "format", "session", "contract", "by-hand", "contributing"],
 )
 def test_it_runs(code, says):
     done = subprocess.run(

@@ -489,7 +489,7 @@ def test_figures_of_each_stage_sum_to_100(capsys):
         assert figures["count"] == 2
         assert 0 <= figures["min"] <= figures["mean"] <= figures["max"] <= figures["total"]
     assert sum(figures["percentage"] for figures in stats.values()) == pytest.approx(100)
-    assert "percentage" in capsys.readouterr().out
+    assert "share" in capsys.readouterr().out
 
 
 def test_before_the_first_call_there_are_no_figures():

@@ -55,3 +55,20 @@ pipeline = sv.Pipeline(
     retry=sv.Repair(loop_budget=3, mode="restart"),
     chunk_operators=[sv.operators.rewrite(str.upper)],
 )
+
+
+async def sessions(m: sv.Session) -> None:
+    assert_type(await m.ainstruct("Go."), sv.ModelOutputThunk)
+    assert_type(await m.ainstruct("Go.", return_sampling_results=True), sv.SamplingResult)
+    assert_type(m.instruct("Go."), sv.ModelOutputThunk)
+    assert_type(m.stream_instruct("Go.", requirements=["be brief"]), sv.Run)
+    assert_type(m.chat("Hi."), sv.Message)
+    assert_type(m.validate(["be brief"]), list[sv.ValidationResult])
+
+
+@sv.contract(post_remedy=False)
+class Doubled(sv.Expression):
+    prompt = "Double the input."
+
+    def forward(self, n: int) -> int:
+        return int(self.contract_result)
