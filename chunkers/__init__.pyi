@@ -4,8 +4,8 @@ from .audio import SilenceChunker as SilenceChunker
 from .base import Chunker as Chunker
 from .base import Chunking as Chunking
 from .base import ChunkingStrategy as ChunkingStrategy
-from .base import DeltaChunker as DeltaChunker
 from .base import TextChunker as TextChunker
+from .delta import DeltaChunker as DeltaChunker
 from .json import JSONChunk as JSONChunk
 from .json import JSONChunker as JSONChunker
 from .line import LineChunker as LineChunker

@@ -216,29 +216,6 @@ class TextChunker(PendingChunker):
         return chunks
 
 
-class DeltaChunker:
-    """Each delta is a chunk, whitespace and all: what `chunking=None` means."""
-
-    def __init__(self) -> None:
-        self._index = 0
-        self._start = 0
-
-    def feed(self, delta: str) -> list[Chunk]:
-        """The delta as a chunk."""
-        if not isinstance(delta, str):
-            raise not_text(delta)
-        if not delta:
-            return []
-        chunk = Chunk(delta, self._index, self._start, self._start + len(delta))
-        self._index += 1
-        self._start = chunk.end
-        return [chunk]
-
-    def flush(self) -> list[Chunk]:
-        """Nothing is ever left."""
-        return []
-
-
 _ALIASES = {
     "sentence": ("sentence", "SentenceChunker"),
     "word": ("word", "WordChunker"),
@@ -318,6 +295,8 @@ def _chunker_class(alias: str) -> type[Any]:
 
 def _maker(chunking: Chunking) -> Callable[[], Chunker]:
     if chunking is None:
+        from streamval.chunkers.delta import DeltaChunker  # noqa: PLC0415  it imports us
+
         return DeltaChunker
     if isinstance(chunking, str):
         if chunking not in _ALIASES:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from reactivex import Observable
 from reactivex.disposable import CompositeDisposable, Disposable
 
+from streamval.checkpoints import fresh
 from streamval.chunkers.base import finer
 from streamval.chunks import Chunk
 from streamval.errors import UsageError
-from streamval.lanes import UNKNOWN, Lane, fresh
+from streamval.lanes import UNKNOWN, Lane
 from streamval.requirements.base import as_requirements
 from streamval.scope import running_loop, scope
 from streamval.verdicts import Verdict
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
     from streamval.backends.base import Backend
+    from streamval.checkpoints import Checkpoints
     from streamval.chunkers.base import Chunking
     from streamval.context import Context
-    from streamval.lanes import Checkpoints
     from streamval.requirements.base import Requirement
     from streamval.results import PartialValidationResult
     from streamval.scope import Demand

@@ -23,9 +23,9 @@ from .context import ChatContext as ChatContext
 from .context import Context as Context
 from .context import Message as Message
 from .context import SimpleContext as SimpleContext
-from .contracts import Expression as Expression
-from .contracts import LLMDataModel as LLMDataModel
-from .contracts import contract as contract
+from .contracts.decorator import contract as contract
+from .contracts.expression import Expression as Expression
+from .contracts.expression import LLMDataModel as LLMDataModel
 from .errors import ContractViolationError as ContractViolationError
 from .errors import PreconditionException as PreconditionException
 from .errors import StreamvalError as StreamvalError

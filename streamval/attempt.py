@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
     from streamval.backends.base import GenerationRequest
+    from streamval.checkpoints import Checkpoints
     from streamval.chunks import Chunk
-    from streamval.lanes import Checkpoints
     from streamval.pipeline import Pipeline
     from streamval.requirements.base import Requirement
 

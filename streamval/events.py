@@ -18,6 +18,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from streamval.audio import AudioChunk
+from streamval.chunks import Chunk
 from streamval.results import (
     Failure,
     PartialValidationResult,
@@ -103,6 +105,12 @@ class ChunkEvent(BaseEvent):
     end: int
     separator: str
     audio: bytes | None = None
+
+    def chunk(self) -> Chunk:
+        """The chunk itself: an `AudioChunk`, where it is sound."""
+        if self.audio is None:
+            return Chunk(self.text, self.chunk_index, self.start, self.end, self.separator)
+        return AudioChunk(self.audio, self.chunk_index, self.start, self.end)
 
 
 class PartialObjectEvent(BaseEvent):

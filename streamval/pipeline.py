@@ -97,15 +97,7 @@ class Pipeline:
         options: Mapping[str, Any] | None = None,
         format: type[Any] | None = None,  # noqa: A002  the reference's name
     ) -> None:
-        if retry is not None and not isinstance(retry, Repair):
-            message = f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"
-            raise UsageError(message)
-        if not isinstance(max_pending_chunks, int) or max_pending_chunks < 1:
-            message = f"max_pending_chunks must be at least 1, not {max_pending_chunks!r}"
-            raise UsageError(message)
-        if stall_timeout is not None and stall_timeout <= 0:
-            message = f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}"
-            raise UsageError(message)
+        _check(retry, max_pending_chunks, stall_timeout)
         self.requirements = as_requirements(requirements)
         self.schema: Schema[Any] | None = None
         if format is not None:
@@ -267,3 +259,15 @@ def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
         message = f"{name} must be a list of operators (functions from observable to observable)"
         raise UsageError(message)
     return tuple(given)
+
+
+def _check(retry: object, max_pending_chunks: object, stall_timeout: float | None) -> None:
+    if retry is not None and not isinstance(retry, Repair):
+        message = f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"
+        raise UsageError(message)
+    if not isinstance(max_pending_chunks, int) or max_pending_chunks < 1:
+        message = f"max_pending_chunks must be at least 1, not {max_pending_chunks!r}"
+        raise UsageError(message)
+    if stall_timeout is not None and stall_timeout <= 0:
+        message = f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}"
+        raise UsageError(message)

@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiostream import streamcontext
-from reactivex import Observable
 from reactivex.disposable import Disposable
 
 from streamval.attempt import Attempt
-from streamval.audio import AudioChunk
 from streamval.bridge import Subscription
+from streamval.checkpoints import Checkpoints
 from streamval.chunkers.base import describe_chunking
-from streamval.chunks import Chunk
+from streamval.delivered import Delivered
 from streamval.errors import RunError
 from streamval.events import (
     BaseEvent,
@@ -27,20 +26,19 @@ from streamval.events import (
     RetryEvent,
     StartedEvent,
 )
-from streamval.json_stream import ValueReader
-from streamval.lanes import Checkpoints
 from streamval.ledger import Ledger
 from streamval.scope import Demand, Inbox
-from streamval.subscribers import Cancellation, Subscribers
-from streamval.transcript import Transcript
+from streamval.subscribers import Cancellation, Subscribers, as_observable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator
     from types import TracebackType
 
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+    from reactivex import Observable
+    from reactivex.abc import DisposableBase
 
     from streamval.backends.base import GenerationRequest
+    from streamval.chunks import Chunk
     from streamval.pipeline import Pipeline
     from streamval.requirements.base import Requirement
     from streamval.results import StreamResult
@@ -82,9 +80,7 @@ class Run:
         self._error: Exception | None = None
         self._number = 1
         self._ledger = Ledger()
-        self._output: Transcript[Any] = Transcript(pipeline.nothing)
-        self._delivered = 0
-        self._values = None if pipeline.schema is None else ValueReader(pipeline.schema.root)
+        self._delivered = Delivered(pipeline.nothing, pipeline.schema)
 
     # Watching
 
@@ -112,22 +108,7 @@ class Run:
     @property
     def events(self) -> Observable[BaseEvent]:
         """The events as a hot observable: subscribing does not start the run."""
-
-        def subscribe(
-            observer: ObserverBase[BaseEvent],
-            scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
-        ) -> DisposableBase:
-            def on_event(event: BaseEvent) -> None:
-                observer.on_next(event)
-                if isinstance(event, CompletedEvent):
-                    if self._error is None:
-                        observer.on_completed()
-                    else:
-                        observer.on_error(self._error)
-
-            return self.subscribe(on_event)
-
-        return Observable(subscribe)
+        return as_observable(self.subscribe, lambda: self._error)
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -137,14 +118,13 @@ class Run:
     @property
     def text(self) -> str:
         """What has been delivered so far and still stands; of sound, nothing."""
-        output = self._output.getvalue()
-        return output if isinstance(output, str) else ""
+        return self._delivered.text
 
     @property
     def audio(self) -> bytes | None:
         """The sound that has been delivered so far and still stands; `None` of text."""
-        output = self._output.getvalue()
-        return output if isinstance(output, bytes) else None
+        raw = self._delivered.raw
+        return raw if isinstance(raw, bytes) else None
 
     # Driving
 
@@ -176,13 +156,8 @@ class Run:
         """
         async with streamcontext(self) as events:
             async for event in events:
-                if not isinstance(event, ChunkEvent):
-                    continue
-                index, start, end = event.chunk_index, event.start, event.end
-                if event.audio is None:
-                    yield Chunk(event.text, index, start, end, event.separator)
-                else:
-                    yield AudioChunk(event.audio, index, start, end)
+                if isinstance(event, ChunkEvent):
+                    yield event.chunk()
 
     def __await__(self) -> Generator[Any, None, StreamResult]:
         return self._ended(self._started()).__await__()
@@ -293,10 +268,8 @@ class Run:
             raise interrupted
         if self._error is not None:
             raise self._error
-        result = self._ledger.result(self._output.getvalue(), success=success)
-        if self._pipeline.schema is None:
-            return result
-        return replace(result, parsed=self._pipeline.schema.parse_or_none(self.text))
+        result = self._ledger.result(self._delivered.raw, success=success)
+        return replace(result, parsed=self._delivered.parsed())
 
     async def _attempts(self) -> bool:
         """Attempt after attempt, until one succeeds or the budget is spent."""
@@ -318,15 +291,19 @@ class Run:
                 kept_tokens += attempt.standing_tokens
                 checkpoints.rewind()
             else:
-                self._restart(checkpoints)
+                # Nothing of what was delivered stands.
+                self._delivered.clear()
+                self._ledger.discard()
                 kept_tokens = 0
+                if checkpoints is not None:
+                    checkpoints.reset()
             self._number += 1
             self._emit(
                 RetryEvent,
                 reason="; ".join(str(failure) for failure in attempt.failures),
                 failures=attempt.failures,
                 mode="restart" if prefix is None else "continue",
-                keep_chunks=self._delivered,
+                keep_chunks=self._delivered.chunks,
             )
             request = retry.request(
                 self._request,
@@ -348,14 +325,10 @@ class Run:
         self._ledger.add(attempt)
 
         def deliver(chunk: Chunk) -> None:
-            self._output.write(chunk.separator)
-            self._output.write(chunk.text)
-            self._output.compact()
-            self._delivered += 1
+            self._delivered.add(chunk)
             attempt.deliver(chunk)
-            if self._values is not None:
-                for path, value in self._values.feed(chunk.separator + chunk.text):
-                    self._emit(PartialObjectEvent, path=path, value=value)
+            for path, value in self._delivered.values(chunk):
+                self._emit(PartialObjectEvent, path=path, value=value)
 
         try:
             async with Subscription(attempt.delivered(), deliver, self._demand) as subscription:
@@ -363,16 +336,6 @@ class Run:
         finally:
             self._ledger.ended(loop.time() - began)
         return attempt
-
-    def _restart(self, checkpoints: Checkpoints | None) -> None:
-        """Nothing of what was delivered stands."""
-        self._output = Transcript(self._pipeline.nothing)
-        self._delivered = 0
-        if self._pipeline.schema is not None:
-            self._values = ValueReader(self._pipeline.schema.root)
-        self._ledger.discard()
-        if checkpoints is not None:
-            checkpoints.reset()
 
     # Telling
 

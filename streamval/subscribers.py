@@ -6,11 +6,16 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
+from reactivex import Observable
+
 from streamval.errors import UsageError
+from streamval.events import CompletedEvent
 from streamval.scope import CLOSING_GRACE, Inbox, Scope, outside, report
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
+
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
     from streamval.events import BaseEvent
     from streamval.scope import Demand
@@ -93,6 +98,34 @@ class Subscribers:
             finally:
                 hurried.cancel()
         await self._scope.aclose()
+
+
+def as_observable(
+    subscribe: Callable[[Sink], DisposableBase], error: Callable[[], Exception | None]
+) -> Observable[BaseEvent]:
+    """Events as an observable, which ends after a `CompletedEvent`.
+
+    Args:
+        subscribe: Subscribes a sink to them.
+        error: What ended the run, if anything did.
+    """
+
+    def subscribe_observer(
+        observer: ObserverBase[BaseEvent],
+        scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
+    ) -> DisposableBase:
+        def on_event(event: BaseEvent) -> None:
+            observer.on_next(event)
+            if isinstance(event, CompletedEvent):
+                failure = error()
+                if failure is None:
+                    observer.on_completed()
+                else:
+                    observer.on_error(failure)
+
+        return subscribe(on_event)
+
+    return Observable(subscribe_observer)
 
 
 def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:

@@ -1,31 +1,19 @@
-"""Design by Contract over a typed output: conditions before and after, and a model in between.
-
-A contracted class says what must hold of its input (`pre`), what to make of it (`act`), what must
-hold of the model's output (`post`), and what to do with that, or without it (`forward`).
-"""
+"""`contract`: what a class promises, checked when it is defined, and seen to at each call."""
 
 from __future__ import annotations
 
 import inspect
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, get_type_hints
 
-from pydantic import BaseModel
-from reactivex.disposable import Disposable
-
-from streamval.blocking import call, wait_for
-from streamval.contract_call import Call, Stages, Typed
+from streamval.contracts.call import Call, Stages, Typed
+from streamval.contracts.expression import Expression
 from streamval.errors import UsageError
-from streamval.perf import PerfStats
 from streamval.pipeline import as_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from reactivex.abc import DisposableBase
-
     from streamval.backends.base import Backend
-    from streamval.subscribers import Sink
 
 E = TypeVar("E", bound="type[Expression]")
 
@@ -59,161 +47,6 @@ DEFAULT_RETRY_PARAMS: RetryParams = {
     "backoff": 2.0,
     "graceful": False,
 }
-
-
-class LLMDataModel(BaseModel):
-    """A pydantic model for the input or output of a contract.
-
-    Describe each field with ``Field(description=…)``: the model is told.
-
-    Example:
-        >>> from pydantic import Field
-        >>> class City(LLMDataModel):
-        ...     name: str = Field(description="Its name, in English.")
-        >>> print(City(name="Rome"))
-        {"name":"Rome"}
-    """
-
-    def __str__(self) -> str:
-        return self.model_dump_json()
-
-
-class Expression:
-    """What a contracted class inherits from: something that can be called, and awaited.
-
-    Args:
-        backend: Who speaks; otherwise the one that `contract` was given, else the default.
-
-    Attributes:
-        backend: Likewise.
-        sinks: Who has subscribed.
-
-    Example:
-        >>> class Doubled(Expression):
-        ...     def forward(self, n: int) -> int:
-        ...         return 2 * n
-        >>> Doubled()(21)
-        42
-    """
-
-    backend: Backend | str | None = None
-    _contract: Contract | None = None
-    _last: Call | None = None
-    _stats: PerfStats | None = None
-    sinks: tuple[Sink, ...] = ()
-
-    def __init__(self, *, backend: Backend | str | None = None) -> None:
-        if backend is not None:
-            self.backend = backend
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What a call does, once its contract has been seen to. Override it."""
-        raise NotImplementedError
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`acall`, waited for: from a script, a notebook, or another contract."""
-        return wait_for(lambda: self.acall(*args, **kwargs))
-
-    async def acall(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it from async code. Any number of calls may run at the same time.
-
-        Args:
-            *args: The input, as the first.
-            **kwargs: The input under the name of `forward`'s first parameter, or as `input`;
-                the others are handed to `act` and `forward` as they are.
-
-        Returns:
-            What `forward` returns.
-
-        Raises:
-            UsageError: If there is no input, or an unknown argument.
-            InputTypeError: If the input is of another type.
-            OutputTypeError: If `forward` returns another type than it says (unless graceful).
-            Exception: What `forward` raises.
-        """
-        if self._contract is None:
-            return await call(self.forward, *args, **kwargs)
-        begun = self._contract.begin(self, args, kwargs)
-        token = _call.set(begun)
-        try:
-            return await begun.run()
-        finally:
-            _call.reset(token)
-            self._last = begun
-
-    def subscribe(self, sink: Sink) -> DisposableBase:
-        """Call `sink`, a function of an event, sync or async, with each event of each call.
-
-        They are the events of a pipeline, and `StageEvent`s; each says its `stage`.
-
-        Returns:
-            Dispose of it to unsubscribe.
-        """
-        if not callable(sink):
-            message = f"a subscriber is a function of an event, not {type(sink).__name__}"
-            raise UsageError(message)
-        self.sinks = (*self.sinks, sink)
-
-        def remove() -> None:
-            self.sinks = tuple(known for known in self.sinks if known is not sink)
-
-        return Disposable(remove)
-
-    # Of the call around, for `pre`, `act`, `post` and `forward`; else of the last one that ended.
-
-    @property
-    def contract_successful(self) -> bool:
-        """Whether everything held, remedies included."""
-        current = self._current_call
-        return current is not None and current.successful
-
-    @property
-    def contract_result(self) -> Any:
-        """The output that passed, or `None`."""
-        current = self._current_call
-        return None if current is None else current.result
-
-    @property
-    def contract_exception(self) -> Exception | None:
-        """Why the contract failed; `None` if it did not, or is graceful."""
-        current = self._current_call
-        return None if current is None else current.exception
-
-    @property
-    def _current_input(self) -> Any:
-        """What the output is made of: the input, as `pre_remedy` and `act` have left it."""
-        current = self._current_call
-        return None if current is None else current.current_input
-
-    @property
-    def _current_call(self) -> Call | None:
-        current = _call.get()
-        return current if current is not None and current.owner is self else self._last
-
-    def contract_perf_stats(self, *, show: bool = True) -> dict[str, dict[str, float]]:
-        """How long the stages of all calls took, in seconds.
-
-        Args:
-            show: Print it as a table.
-
-        Returns:
-            For each stage `count`, `total`, `mean`, `std`, `min`, `max` and `percentage` (of all
-            the time; those of all stages together are 100).
-        """
-        stats = self.perf_stats
-        if show:
-            stats.show()
-        return stats.as_dict()
-
-    @property
-    def perf_stats(self) -> PerfStats:
-        """The running figures behind `contract_perf_stats`."""
-        if self._stats is None:
-            self._stats = PerfStats()
-        return self._stats
-
-
-_call: ContextVar[Call | None] = ContextVar("streamval_contract_call", default=None)
 
 
 class Contract:

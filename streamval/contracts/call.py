@@ -3,41 +3,31 @@
 from __future__ import annotations
 
 import inspect
-import json
-import logging
 import time
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
-from pydantic_core import to_json
-from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random
 
 from streamval.blocking import call
-from streamval.components import fill_in
-from streamval.context import Message
+from streamval.contracts.remedy import Question, Remedy, logger
 from streamval.errors import ContractViolationError, InputTypeError, OutputTypeError
 from streamval.events import FullValidationEvent, StageEvent
 from streamval.pipeline import Pipeline
 from streamval.places import complaint_of, name_of
-from streamval.repair import Repair
 from streamval.requirements.base import Requirement
 from streamval.results import ValidationResult
 from streamval.schema import Schema
 from streamval.scope import report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from streamval.backends.base import GenerationRequest
     from streamval.context import Context
-    from streamval.contracts import Contract, Expression, RetryParams
+    from streamval.contracts.decorator import Contract
+    from streamval.contracts.expression import Expression
     from streamval.events import BaseEvent, Stage
-    from streamval.results import Failure
-
-logger = logging.getLogger("streamval.contracts")
 
 T = TypeVar("T")
 
@@ -200,17 +190,51 @@ class Call:
         stage: Stage,
         wanted: Typed[T],
         condition: Callable[..., Any] | None,
-        errors: list[str],
+        errors: Sequence[str],
         *,
         attempts: int,
     ) -> T:
         """Ask for a value that the condition takes, as often as it takes."""
         contract = self._contract
-        question = _Question(self.owner.prompt, self.current_input, wanted.schema, stage)  # type: ignore[attr-defined]
+        question = Question(self.owner.prompt, self.current_input, wanted.schema, stage)  # type: ignore[attr-defined]
+        remedy = Remedy(
+            attempts,
+            question=question,
+            errors=tuple(errors),
+            accumulates=contract.accumulate_errors,
+            params=contract.params,
+        )
         kept: list[T] = []
+        pipeline = Pipeline(
+            contract.backend_for(self.owner),
+            requirements=[self._holds(stage, wanted, condition, kept)],
+            format=wanted.schema.type,
+            retry=remedy,
+        )
+        prompt = question.asked(errors)
+        if contract.verbose:
+            logger.info("%s asks: %s", type(self.owner).__name__, prompt)
+        run = pipeline.start(prompt)
+        run.subscribe(self._relay(stage))
+        result = await run
+        if result.success and kept:
+            return kept[-1]
+        why = "; ".join(failure.for_prompt() for failure in result.failures) or "it was cut short"
+        await self._tell(stage, "failed", why)
+        what = "the precondition" if stage == "pre" else "the output"
+        message = f"{what} does not hold after {len(result.attempts)} attempts: {why}"
+        raise ContractViolationError(message, stage)
+
+    def _holds(
+        self,
+        stage: Stage,
+        wanted: Typed[T],
+        condition: Callable[..., Any] | None,
+        kept: list[T],
+    ) -> Requirement:
+        """The condition as a requirement of the whole output; keeps the values that it took."""
 
         async def holds(ctx: Context) -> ValidationResult:
-            kept.clear()
             instance = wanted.schema.parse_or_none(str(ctx.last_output() or ""))
             if instance is None:
                 return ValidationResult(True)  # the schema says what is wrong with it
@@ -224,37 +248,14 @@ class Call:
             kept.append(value)
             return ValidationResult(True)
 
-        name = "post" if stage == "output" else "pre"
-        pipeline = Pipeline(
-            contract.backend_for(self.owner),
-            requirements=[Requirement(name, holds, check_only=True)],
-            format=wanted.schema.type,
-            retry=_Remedy(
-                attempts,
-                question=question,
-                errors=tuple(errors),
-                accumulates=contract.accumulate_errors,
-                params=contract.params,
-            ),
-        )
-        prompt = question.asked(errors)
-        if contract.verbose:
-            logger.info("%s asks: %s", type(self.owner).__name__, prompt)
-        run = pipeline.start(prompt)
+        return Requirement("post" if stage == "output" else "pre", holds, check_only=True)
 
+    def _relay(self, stage: Stage) -> Callable[[BaseEvent], Awaitable[None]]:
         async def relay(event: BaseEvent) -> None:
             of_post = stage == "output" and isinstance(event, FullValidationEvent)
             await self._publish(event.model_copy(update={"stage": "post" if of_post else stage}))
 
-        run.subscribe(relay)
-        result = await run
-        if result.success and kept:
-            return kept[0]
-        why = "; ".join(failure.for_prompt() for failure in result.failures) or "it was cut short"
-        await self._tell(stage, "failed", why)
-        what = "the precondition" if stage == "pre" else "the output"
-        message = f"{what} does not hold after {len(result.attempts)} attempts: {why}"
-        raise ContractViolationError(message, stage)
+        return relay
 
     async def _condition(self, condition: Callable[..., Any], value: Any) -> None:
         if (
@@ -290,83 +291,6 @@ class Call:
             if stage is not None:
                 took = time.perf_counter() - began
                 self._seconds[stage] = self._seconds.get(stage, 0.0) + took
-
-
-_PROMPT = """\
-{prompt}
-
-Input:
-{input}
-
-{task} one JSON object that fits this JSON schema:
-{schema}
-{errors}
-JSON:
-"""
-
-
-class _Question(NamedTuple):
-    """What the model is asked, and how it is told what was wrong."""
-
-    prompt: str
-    input: Any
-    schema: Schema[Any]
-    stage: Stage
-
-    def asked(self, errors: Sequence[str]) -> str:
-        prompt = self.prompt
-        if "{{" in prompt and isinstance(self.input, BaseModel):
-            prompt = fill_in(prompt, dict(self.input))
-        complaint = "".join(f"\n- {error}" for error in errors)
-        if complaint and self.stage == "pre":
-            complaint = f"\nThe input above is not acceptable. Mend it:{complaint}\n"
-        elif complaint:
-            complaint = f"\nAn earlier answer was not acceptable:{complaint}\n"
-        return _PROMPT.format(
-            prompt=prompt,
-            input=to_json(self.input, fallback=repr).decode(),
-            task="Answer with" if self.stage == "output" else "Answer with a better input,",
-            schema=json.dumps(self.schema.json_schema, ensure_ascii=False),
-            errors=complaint,
-        )
-
-
-@dataclass(frozen=True)
-class _Remedy(Repair):
-    """Asks again, after a pause, and tells what was wrong: with the last answer, or with all."""
-
-    question: _Question = field(kw_only=True)
-    errors: tuple[str, ...] = field(kw_only=True)
-    accumulates: bool = field(kw_only=True)
-    params: RetryParams = field(kw_only=True)
-    # Of this call alone, which is why a frozen object may hold them.
-    known: list[str] = field(default_factory=list, kw_only=True)
-
-    def messages(
-        self,
-        first: GenerationRequest,
-        last: GenerationRequest,
-        failures: Sequence[Failure],
-        text: str,
-    ) -> tuple[Message, ...]:
-        del first, last, text
-        if not self.accumulates:
-            self.known.clear()
-        elif not self.known:
-            self.known.extend(self.errors)
-        self.known.extend(failure.for_prompt() for failure in failures)
-        asked = self.question.asked(self.known)
-        logger.info("asks again: %s", asked)
-        return (Message("user", asked),)
-
-    def pause(self, attempt: int) -> float:
-        params = self.params
-        wait = wait_exponential(
-            multiplier=params["delay"], max=params["max_delay"], exp_base=params["backoff"]
-        ) + wait_random(0, params["jitter"] * params["delay"])
-        state = RetryCallState(AsyncRetrying(), None, (), {})
-        state.attempt_number = attempt - 1
-        return wait(state)
 
 
 def _taken(method: Callable[..., Any], others: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,106 @@
+"""What the model of a contract is asked, and how it is told what was wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel
+from pydantic_core import to_json
+from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random
+
+from streamval.components import fill_in
+from streamval.context import Message
+from streamval.repair import Repair
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.contracts.decorator import RetryParams
+    from streamval.events import Stage
+    from streamval.results import Failure
+    from streamval.schema import Schema
+
+logger = logging.getLogger("streamval.contracts")
+
+_PROMPT = """\
+{prompt}
+
+Input:
+{input}
+
+{task} one JSON object that fits this JSON schema:
+{schema}
+{errors}
+JSON:
+"""
+
+
+class Question(NamedTuple):
+    """What the model is asked, and how it is told what was wrong."""
+
+    prompt: str
+    input: Any
+    schema: Schema[Any]
+    stage: Stage
+
+    def asked(self, errors: Sequence[str]) -> str:
+        """The prompt, given what was wrong so far."""
+        prompt = self.prompt
+        if "{{" in prompt and isinstance(self.input, BaseModel):
+            prompt = fill_in(prompt, dict(self.input))
+        complaint = "".join(f"\n- {error}" for error in errors)
+        if complaint and self.stage == "pre":
+            complaint = f"\nThe input above is not acceptable. Mend it:{complaint}\n"
+        elif complaint:
+            complaint = f"\nAn earlier answer was not acceptable:{complaint}\n"
+        return _PROMPT.format(
+            prompt=prompt,
+            input=to_json(self.input, fallback=repr).decode(),
+            task="Answer with" if self.stage == "output" else "Answer with a better input,",
+            schema=json.dumps(self.schema.json_schema, ensure_ascii=False),
+            errors=complaint,
+        )
+
+
+@dataclass(frozen=True)
+class Remedy(Repair):
+    """Asks again, after a pause, and tells what was wrong: with the last answer, or with all."""
+
+    question: Question = field(kw_only=True)
+    errors: tuple[str, ...] = field(kw_only=True)
+    accumulates: bool = field(kw_only=True)
+    params: RetryParams = field(kw_only=True)
+    # Of this call alone, which is why a frozen object may hold them.
+    known: list[str] = field(default_factory=list, kw_only=True)
+
+    def messages(
+        self,
+        first: GenerationRequest,
+        last: GenerationRequest,
+        failures: Sequence[Failure],
+        text: str,
+    ) -> tuple[Message, ...]:
+        """The question once more, with what was wrong."""
+        del first, last, text
+        if not self.accumulates:
+            self.known.clear()
+        elif not self.known:
+            self.known.extend(self.errors)
+        self.known.extend(failure.for_prompt() for failure in failures)
+        asked = self.question.asked(self.known)
+        logger.info("asks again: %s", asked)
+        return (Message("user", asked),)
+
+    def pause(self, attempt: int) -> float:
+        """Ever longer, up to a limit, and a little by chance."""
+        params = self.params
+        wait = wait_exponential(
+            multiplier=params["delay"], max=params["max_delay"], exp_base=params["backoff"]
+        ) + wait_random(0, params["jitter"] * params["delay"])
+        state = RetryCallState(AsyncRetrying(), None, (), {})
+        state.attempt_number = attempt - 1
+        return wait(state)
