@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from streamval.audio import PCM, AudioChunk
-from streamval.errors import DeltaTypeError, UsageError
+from streamval.chunkers.base import not_sound
+from streamval.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +42,7 @@ class AudioChunker(ABC):
             DeltaTypeError: If they are none.
         """
         if not isinstance(delta, (bytes, bytearray, memoryview)):
-            message = (
-                f"the backend yielded {type(delta).__name__} where sound is expected: yield bytes "
-                "of PCM, or choose a chunker of text"
-            )
-            raise DeltaTypeError(message)
+            raise not_sound(delta)
         self._pending += delta
         return [self._cut(size) for size in self.cuts()]
 

@@ -287,6 +287,15 @@ def not_text(delta: object) -> DeltaTypeError:
     return DeltaTypeError(message)
 
 
+def not_sound(delta: object) -> DeltaTypeError:
+    """The error for a delta that a chunker of sound cannot take."""
+    message = (
+        f"the backend yielded {type(delta).__name__} where sound is expected: yield bytes of PCM, "
+        "or choose a chunker of text"
+    )
+    return DeltaTypeError(message)
+
+
 def _chunker_class(alias: str) -> type[Any]:
     module, name = _ALIASES[alias]
     chunker: type[Any] = getattr(import_module(f"streamval.chunkers.{module}"), name)

@@ -12,7 +12,8 @@ from reactivex import operators as ops
 
 from streamval import bridge
 from streamval.audio import AudioChunk
-from streamval.backends.base import Delta, text_of
+from streamval.backends.base import Delta, said_in
+from streamval.chunkers.base import not_sound, not_text
 from streamval.context import Context
 from streamval.errors import ValidatorError, ValidatorTimeoutError
 from streamval.events import (
@@ -78,6 +79,7 @@ class Attempt:
         self._pipeline = pipeline
         self._emit = emit
         self._emit_tokens = pipeline.emit_tokens
+        self._kind: type[str | bytes] = type(pipeline.nothing)
         self._index = index
         self._checkpoints = checkpoints
         self._judges: tuple[Requirement, ...] = ()
@@ -155,23 +157,23 @@ class Attempt:
         transformed: Observable[str] = texts.pipe(*pipeline.delta_operators)
         return _on_the_loop(transformed).pipe(ops.map(self._record))
 
-    def _count(self, delta: str | Delta) -> str:
-        text = delta if type(delta) is str else self._unwrap(delta)
+    def _count(self, delta: str | Delta) -> Any:
+        text = delta if type(delta) is self._kind else self._unwrap(delta)
         if text:
             self._tokens += 1
             if self._emit_tokens and isinstance(text, str):
                 self._emit(TokenEvent, text=text)
         return text
 
-    def _record(self, text: str) -> str:
-        self._raw.write(text)
+    def _record(self, text: Any) -> Any:
+        self._raw.write(self._of_kind(text))
         if self._checkpoints is not None:
             self._note_end(text)
         return text
 
-    def _count_and_record(self, delta: str | Delta) -> str:
+    def _count_and_record(self, delta: str | Delta) -> Any:
         # Both of the above in one call, as it runs once a token.
-        text = delta if type(delta) is str else self._unwrap(delta)
+        text = delta if type(delta) is self._kind else self._unwrap(delta)
         if text:
             self._tokens += 1
             self._raw.write(text)
@@ -185,10 +187,16 @@ class Attempt:
         self._length += len(text)
         self._token_ends.append(self._length)
 
-    def _unwrap(self, delta: str | Delta) -> str:
+    def _unwrap(self, delta: str | Delta) -> Any:
         if isinstance(delta, Delta) and delta.usage is not None:
             self._reported = delta.usage
-        return text_of(delta)
+        return self._of_kind(said_in(delta))
+
+    def _of_kind(self, said: Any) -> Any:
+        """What was said, if it is of the pipeline's kind: no other may get into the transcript."""
+        if not isinstance(said, self._kind):
+            raise not_text(said) if self._kind is str else not_sound(said)
+        return said
 
     def _on_start(self, judges: tuple[Requirement, ...]) -> None:
         self._judges = judges

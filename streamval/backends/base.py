@@ -128,13 +128,14 @@ class Backend(ABC):
             stall_timeout: Seconds without a delta before it fails; `None` for never.
 
         Returns:
-            The deltas' text. Disposing closes the backend.
+            The deltas' text (or bytes, of a backend that yields sound). Disposing closes the
+            backend.
         """
         request = prompt if isinstance(prompt, GenerationRequest) else self.request(prompt)
         deltas = bridge.from_async_iterable(
             lambda: self.stream(request), stall_timeout=stall_timeout
         )
-        return deltas.pipe(ops.map(text_of), ops.filter(bool))
+        return deltas.pipe(ops.map(said_in), ops.filter(_is_something))
 
     async def generate_from_context(
         self,
@@ -183,15 +184,24 @@ class Backend(ABC):
 
 
 def text_of(delta: str | Delta) -> str:
-    """A delta's text, or bytes of sound, which a chunker of text will not take.
+    """A delta's text.
 
     Raises:
-        DeltaTypeError: If it is neither a string, nor bytes, nor a `Delta` of one.
+        DeltaTypeError: If it is neither a string nor a `Delta` of text.
     """
     text = delta.text if isinstance(delta, Delta) else delta
-    if not isinstance(text, (str, bytes)):
+    if not isinstance(text, str):
         raise not_text(text)
     return text
+
+
+def said_in(delta: str | bytes | Delta) -> Any:
+    """What a delta says: text, or bytes of sound. Whoever takes it checks which."""
+    return delta.text if isinstance(delta, Delta) else delta
+
+
+def _is_something(said: object) -> bool:
+    return said not in ("", b"")
 
 
 def stall_timeout_of(

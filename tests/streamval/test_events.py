@@ -16,6 +16,9 @@ EVENTS = [
         results=(sv.PartialValidationResult("fail", reason="é", score=0.5), None),
     ),
     sv.ChunkEvent(**HEAD, text="Hi.", chunk_index=0, start=1, end=4, separator=" "),
+    sv.ChunkEvent(**HEAD, text="", chunk_index=1, start=4, end=6, separator="", audio=b"\x00\xff"),
+    sv.PartialObjectEvent(**HEAD, path="$.a", value={"b": [1, None]}, stage="output"),
+    sv.StageEvent(**HEAD, stage="pre", status="failed", reason="why"),
     sv.StreamingDoneEvent(**HEAD, full_text=" Hi."),
     sv.FullValidationEvent(
         **HEAD,
