@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from reactivex import Observable
 from reactivex.disposable import CompositeDisposable, Disposable
 
-from streamval.checkpoints import fresh
-from streamval.chunkers.base import finer
-from streamval.chunks import Chunk
-from streamval.errors import UsageError
-from streamval.lanes import UNKNOWN, Lane
+from streamval.fan import MAX_PENDING_CHUNKS, Fan, FanOptions
 from streamval.requirements.base import as_requirements
-from streamval.scope import running_loop, scope
-from streamval.verdicts import Verdict
+from streamval.scope import scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,12 +19,10 @@ if TYPE_CHECKING:
     from streamval.backends.base import Backend
     from streamval.checkpoints import Checkpoints
     from streamval.chunkers.base import Chunking
+    from streamval.chunks import Chunk
     from streamval.context import Context
     from streamval.requirements.base import Requirement
-    from streamval.results import PartialValidationResult
-    from streamval.scope import Demand
-
-MAX_PENDING_CHUNKS = 64
+    from streamval.verdicts import Verdict
 
 
 def fan_out(
@@ -85,33 +77,26 @@ def fan_out(
         >>> asyncio.run(main())
         Hello. fail
     """
-    judges = as_requirements(requirements)
-    if max_pending_chunks < 1:
-        message = f"max_pending_chunks must be at least 1, not {max_pending_chunks}"
-        raise UsageError(message)
+    options = FanOptions(
+        as_requirements(requirements),
+        backend,
+        ctx,
+        max_pending_chunks,
+        chunking,
+        index,
+        start,
+        checkpoints,
+        on_start,
+    )
 
     def operator(source: Observable[Chunk]) -> Observable[Verdict]:
         def subscribe(
             observer: ObserverBase[Verdict], scheduler: SchedulerBase | None = None
         ) -> DisposableBase:
             with scope() as current:
-                fan = _FanOut(observer, current.demand, max_pending_chunks, index, start)
-                for position, requirement in enumerate(judges):
-                    state = checkpoints.start(position) if checkpoints else None
-                    lane = Lane(
-                        position,
-                        state or fresh(requirement, 0),
-                        fan.on_judged,
-                        fan.on_error,
-                        current,
-                        nested=finer(requirement.chunking, chunking),
-                        backend=backend,
-                        ctx=ctx,
-                        checkpoints=checkpoints,
-                    )
-                    fan.lanes.append(lane)
-                if on_start is not None:
-                    on_start(tuple(lane.requirement for lane in fan.lanes))
+                fan = Fan(
+                    options, current, observer.on_next, observer.on_error, observer.on_completed
+                )
                 upstream = source.subscribe(
                     fan.on_chunk, fan.on_error, fan.on_completed, scheduler=scheduler
                 )
@@ -120,112 +105,3 @@ def fan_out(
         return Observable(subscribe)
 
     return operator
-
-
-class _FanOut:
-    """The lanes of one subscription, and how many verdicts each open chunk still waits for."""
-
-    def __init__(
-        self,
-        observer: ObserverBase[Verdict],
-        demand: Demand,
-        max_pending: int,
-        index: int,
-        start: int,
-    ) -> None:
-        self.lanes: list[Lane] = []
-        # Kept, as asking for it costs a system call on Python 3.11, and is needed for each chunk.
-        self._loop = running_loop()
-        self._observer = observer
-        self._demand = demand
-        self._max_pending = max_pending
-        self._count = 0
-        self._open: dict[int, _Open] = {}
-        self._began_at = (index, start)
-        self._last: Chunk | None = None
-        self._limit: int | None = None
-        self._holding = False
-        self._source_ended = False
-
-    def on_chunk(self, chunk: Chunk) -> None:
-        if self._limit is not None:
-            return
-        position = self._count
-        self._count += 1
-        if not self.lanes:
-            self._observer.on_next(Verdict(-1, chunk, UNKNOWN, 0, position))
-            return
-        self._last = chunk
-        self._open[chunk.index] = _Open(position, len(self.lanes))
-        caller = asyncio.current_task(self._loop)
-        for lane in self.lanes:
-            lane.feed(chunk, caller)
-        if self._open:  # some lane has to wait for something
-            if not self._holding and len(self._open) >= self._max_pending:
-                self._holding = True
-                self._demand.hold()
-            self._demand.yield_turn()
-
-    def on_judged(
-        self, lane: Lane, chunk: Chunk, result: PartialValidationResult, reach: int
-    ) -> None:
-        index = chunk.index
-        if self._limit is not None and index >= self._limit:
-            return
-        open_ = self._open[index]
-        open_.missing -= 1
-        if result.success == "fail":
-            self._limit = index
-            self._open = {known: o for known, o in self._open.items() if known < index}
-            for other in self.lanes:
-                other.stop_at(index)
-        elif not open_.missing:
-            del self._open[index]
-        if self._holding and len(self._open) < self._max_pending:
-            self._holding = False
-            self._demand.release()
-        covered = reach if lane.requirement.hold else None
-        self._observer.on_next(
-            Verdict(lane.position, chunk, result, len(self.lanes), open_.position, covered)
-        )
-        if self._source_ended:
-            self._complete_if_done()
-
-    def on_completed(self) -> None:
-        index, end = self._began_at
-        if self._last is not None:
-            index, end = self._last.index + 1, self._last.end
-        if index and self._limit is None and any(lane.keeps_a_tail for lane in self.lanes):
-            self.on_chunk(Chunk(self._last.text[:0] if self._last else "", index, end, end))
-        self._source_ended = True
-        self._complete_if_done()
-
-    def on_error(self, error: Exception) -> None:
-        self.stop()
-        self._observer.on_error(error)
-
-    def stop(self) -> None:
-        """Nobody wants verdicts any more."""
-        self._limit = -1
-        self._open.clear()
-        for lane in self.lanes:
-            lane.stop_at(-1)
-        if self._holding:
-            self._holding = False
-            self._demand.release()
-
-    def _complete_if_done(self) -> None:
-        if self._source_ended and not self._open:
-            for lane in self.lanes:
-                lane.stop_at(-1)
-            self._observer.on_completed()
-
-
-class _Open:
-    """A chunk that waits for verdicts."""
-
-    __slots__ = ("missing", "position")
-
-    def __init__(self, position: int, missing: int) -> None:
-        self.position = position
-        self.missing = missing

@@ -6,14 +6,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
+from reactivex.disposable import SerialDisposable, SingleAssignmentDisposable
 
 from streamval import bridge
 from streamval.audio import AudioChunk
 from streamval.backends.base import Delta, said_in
-from streamval.chunkers.base import not_sound, not_text
+from streamval.chunkers.base import not_sound, not_text, shifted, start_chunker
 from streamval.context import Context
 from streamval.errors import ValidatorError, ValidatorTimeoutError
 from streamval.events import (
@@ -23,18 +23,15 @@ from streamval.events import (
     StreamingDoneEvent,
     TokenEvent,
 )
-from streamval.operators.cancel_on_fail import cancel_on_fail
 from streamval.operators.chunk import chunk
-from streamval.operators.fan_out import fan_out
-from streamval.operators.merge_tri_state import merge_tri_state
-from streamval.operators.release import release
+from streamval.operators.judge import judge
 from streamval.results import Failure, Usage, ValidationResult
 from streamval.scope import running_loop, scope, side_by_side
 from streamval.transcript import Transcript
-from streamval.verdicts import Check
+from streamval.verdicts import Check, ReleaseOrder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
@@ -103,38 +100,61 @@ class Attempt:
 
     def delivered(self) -> Observable[Chunk]:
         """The whole way from deltas to delivered chunks."""
-        return reactivex.defer(lambda _: self._pipe())
-
-    def _pipe(self) -> Observable[Chunk]:
         pipeline, request = self._pipeline, self.request
         ctx = Context(request.messages)
-        start = len(request.prefix or "")
-        judge = fan_out(
-            pipeline.requirements,
-            backend=pipeline.validation_backend,
-            ctx=ctx,
-            max_pending_chunks=pipeline.max_pending_chunks,
-            chunking=pipeline.chunking,
-            index=self._index,
-            start=start,
-            checkpoints=self._checkpoints,
-            on_start=self._on_start,
+        checks = self._chunks().pipe(
+            judge(
+                pipeline.requirements,
+                backend=pipeline.validation_backend,
+                ctx=ctx,
+                max_pending_chunks=pipeline.max_pending_chunks,
+                chunking=pipeline.chunking,
+                index=self._index,
+                start=len(request.prefix or ""),
+                checkpoints=self._checkpoints,
+                on_start=self._on_start,
+            )
         )
-        checks: Observable[Check] = self._deltas().pipe(
-            chunk(pipeline.chunking, index=self._index, start=start),
-            cancel_on_fail(judge),
-            merge_tri_state(),
-        )
-        with scope() as owner:  # the stream may end in a context that is not this run's
-            final_check = bridge.from_async_iterable(lambda: self._final_check(ctx), owner=owner)
-        chunks: Observable[Chunk] = reactivex.concat(checks, final_check).pipe(
-            ops.do_action(self._on_check),
-            release(),
-            ops.do_action(self._on_release),
-        )
+        chunks = self._released(checks, ctx)
         if not pipeline.chunk_operators:
             return chunks
         return _on_the_loop(chunks.pipe(_on_no_scheduler, *pipeline.chunk_operators))
+
+    def _released(self, checks: Observable[Check], ctx: Context) -> Observable[Chunk]:
+        """The checks, then the final one, told of, and the chunks that they let through.
+
+        `concat`, `do_action` and the operator `release` in one, as each would cost as much as a lane.
+        """
+
+        def subscribe(
+            observer: ObserverBase[Chunk], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            order = ReleaseOrder()
+            current = SerialDisposable()
+
+            def on_next(check: Check) -> None:
+                self._on_check(check)
+                for released in order.check(check):
+                    self._on_release(released)
+                    observer.on_next(released)
+
+            def on_completed() -> None:
+                final_check = bridge.from_async_iterable(
+                    lambda: self._final_check(ctx), owner=owner
+                )
+                current.disposable = final_check.subscribe(
+                    on_next, observer.on_error, observer.on_completed, scheduler=scheduler
+                )
+
+            with scope() as owner:  # the stream may end in a context that is not this run's
+                first = SingleAssignmentDisposable()
+                current.disposable = first
+                first.disposable = checks.subscribe(
+                    on_next, observer.on_error, on_completed, scheduler=scheduler
+                )
+            return current
+
+        return Observable(subscribe)
 
     def deliver(self, chunk: Chunk) -> None:
         """Tell subscribers of a chunk that came through."""
@@ -144,43 +164,63 @@ class Attempt:
             said = {"text": chunk.text, "separator": chunk.separator}
         self._emit(ChunkEvent, chunk_index=chunk.index, start=chunk.start, end=chunk.end, **said)
 
-    def _deltas(self) -> Observable[str]:
-        """What the backend says: counted, through the user's delta operators, recorded."""
+    def _chunks(self) -> Observable[Chunk]:
+        """What the backend says: through the user's delta operators, recorded, cut."""
+        pipeline, start = self._pipeline, len(self.request.prefix or "")
+        if pipeline.delta_operators:
+            texts: Observable[str] = self._source(self._count).pipe(*pipeline.delta_operators)
+            return _on_the_loop(texts).pipe(
+                ops.map(self._record), chunk(pipeline.chunking, index=self._index, start=start)
+            )
+        # The same without an observable for each step, as it runs once a token.
+        chunker, index = start_chunker(pipeline.chunking), self._index
+        feed, kind, plain = chunker.feed, self._kind, not self._emit_tokens
+
+        def placed(found: list[Chunk]) -> list[Chunk]:
+            return [shifted(one, start, index) for one in found] if start or index else found
+
+        def cut(delta: str | Delta) -> Sequence[Chunk]:
+            if plain and type(delta) is kind and delta:
+                text: Any = delta
+                self._tokens += 1
+            else:
+                text = next(iter(self._count(delta)), None)
+                if text is None:
+                    return ()
+            self._raw.write(text)
+            if self._checkpoints is not None:
+                self._note_end(text)
+            found = feed(text)
+            return placed(found) if found else ()
+
+        return self._source(cut, lambda: placed(chunker.flush()))
+
+    def _source(
+        self,
+        each: Callable[[Any], Sequence[T]],
+        last: Callable[[], Sequence[T]] | None = None,
+    ) -> Observable[T]:
         pipeline = self._pipeline
-        texts = bridge.from_async_iterable(
+        return bridge.from_async_iterable(
             lambda: pipeline.backend.stream(self.request),
-            each=self._count if pipeline.delta_operators else self._count_and_record,
+            each=each,
+            last=last,
             stall_timeout=pipeline.stall_timeout,
         )
-        if not pipeline.delta_operators:
-            return texts
-        transformed: Observable[str] = texts.pipe(*pipeline.delta_operators)
-        return _on_the_loop(transformed).pipe(ops.map(self._record))
 
-    def _count(self, delta: str | Delta) -> Any:
+    def _count(self, delta: str | Delta) -> tuple[Any, ...]:
         text = delta if type(delta) is self._kind else self._unwrap(delta)
-        if text:
-            self._tokens += 1
-            if self._emit_tokens and isinstance(text, str):
-                self._emit(TokenEvent, text=text)
-        return text
+        if not text:
+            return ()
+        self._tokens += 1
+        if self._emit_tokens and isinstance(text, str):
+            self._emit(TokenEvent, text=text)
+        return (text,)
 
     def _record(self, text: Any) -> Any:
         self._raw.write(self._of_kind(text))
         if self._checkpoints is not None:
             self._note_end(text)
-        return text
-
-    def _count_and_record(self, delta: str | Delta) -> Any:
-        # Both of the above in one call, as it runs once a token.
-        text = delta if type(delta) is self._kind else self._unwrap(delta)
-        if text:
-            self._tokens += 1
-            self._raw.write(text)
-            if self._emit_tokens and isinstance(text, str):
-                self._emit(TokenEvent, text=text)
-            if self._checkpoints is not None:
-                self._note_end(text)
         return text
 
     def _note_end(self, text: str) -> None:

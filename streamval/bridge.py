@@ -27,7 +27,7 @@ from streamval.errors import StallError, StreamBrokenError
 from streamval.scope import BUFFER, Demand, Inbox, Scope, report, scope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
@@ -52,14 +52,16 @@ def from_async_iterable(
 def from_async_iterable(
     source: Callable[[], AsyncIterable[T]],
     *,
-    each: Callable[[T], U],
+    each: Callable[[T], Iterable[U]],
+    last: Callable[[], Iterable[U]] | None = None,
     stall_timeout: float | None = None,
     owner: Scope | None = None,
 ) -> Observable[U]: ...
 def from_async_iterable(
     source: Callable[[], AsyncIterable[Any]],
     *,
-    each: Callable[[Any], Any] | None = None,
+    each: Callable[[Any], Iterable[Any]] | None = None,
+    last: Callable[[], Iterable[Any]] | None = None,
     stall_timeout: float | None = None,
     owner: Scope | None = None,
 ) -> Observable[Any]:
@@ -71,8 +73,9 @@ def from_async_iterable(
 
     Args:
         source: Makes the iterable, anew for each subscription.
-        each: Applied to each item on the way: `ops.map` at half the price, for what runs once a
-            token.
+        each: Makes of each item those that are pushed for it, none or many: what an operator
+            would do at several times the price, for what runs once a token.
+        last: Makes those that are pushed once the source has ended.
         stall_timeout: Seconds without an item before the observable fails. Time during which
             somebody downstream holds the demand does not count. `None` for never.
         owner: The scope that owns the reading task, where it is not the one around at the time
@@ -97,7 +100,7 @@ def from_async_iterable(
         scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
         with scope() if owner is None else owner.current() as current:
-            pump = _Pump(source, each, observer, current, stall_timeout)
+            pump = _Pump(source, each, last, observer, current, stall_timeout)
             pump.start()
         return Disposable(pump.stop)
 
@@ -112,13 +115,15 @@ class _Pump:
     def __init__(
         self,
         source: Callable[[], AsyncIterable[Any]],
-        each: Callable[[Any], Any] | None,
+        each: Callable[[Any], Iterable[Any]] | None,
+        last: Callable[[], Iterable[Any]] | None,
         observer: ObserverBase[Any],
         scope: Scope,
         stall_timeout: float | None,
     ) -> None:
         self._source = source
         self._each = each
+        self._last = last
         self._observer = observer
         self._scope = scope
         self._demand = scope.demand
@@ -179,7 +184,11 @@ class _Pump:
                     break
                 self._quiet = False
                 try:
-                    on_next(item if each is None else each(item))
+                    if each is None:
+                        on_next(item)
+                    else:
+                        for made in each(item):
+                            on_next(made)
                 except Exception as error:  # noqa: BLE001  must not be thrown into the source
                     self._scope.spare(self.task)
                     return error
@@ -190,6 +199,16 @@ class _Pump:
                 if demand.busy or unbroken == FAIR_SHARE:
                     unbroken = 0
                     await demand.ready()
+        return self._push_last()
+
+    def _push_last(self) -> Exception | None:
+        if self._last is None or self._stopped or self._stalled:
+            return None
+        try:
+            for made in self._last():
+                self._observer.on_next(made)
+        except Exception as error:  # noqa: BLE001  an observer's, or of what makes the last items
+            return error
         return None
 
     def _watch(self, timeout: float) -> Callable[[], None]:

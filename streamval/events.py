@@ -14,7 +14,8 @@ The order within one attempt::
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any, Literal, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -27,6 +28,9 @@ from streamval.results import (
     Usage,
     ValidationResult,
 )
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Stage: TypeAlias = Literal["pre", "act", "output", "post"]
 """Stages of a contract."""
@@ -50,6 +54,27 @@ class BaseEvent(BaseModel):
     run_id: str
     attempt: int
     stage: Stage | None = None
+
+    @classmethod
+    def made(cls, **fields: Any) -> Self:
+        """An event of fields that are known to be right: not validated, at a third of the price.
+
+        For our own use, once or more a chunk; write ``ChunkEvent(…)`` for your own.
+        """
+        event = cls.__new__(cls)
+        values = {**_defaults(cls), "timestamp": time.time(), **fields}
+        # As pydantic's model_construct leaves it, which takes three times as long.
+        object.__setattr__(event, "__dict__", values)
+        object.__setattr__(event, "__pydantic_fields_set__", set(fields))
+        object.__setattr__(event, "__pydantic_extra__", None)
+        object.__setattr__(event, "__pydantic_private__", None)
+        return event
+
+
+@cache
+def _defaults(cls: type[BaseEvent]) -> dict[str, Any]:
+    fields = cls.model_fields.items()
+    return {name: field.default for name, field in fields if not field.is_required()}
 
 
 class StartedEvent(BaseEvent):

@@ -64,6 +64,7 @@ class Lane:
     ) -> None:
         self.position = position
         self.requirement = state.requirement
+        self._verbatim = state.requirement.verbatim
         self._chunker = state.chunker
         self._base = state.base
         self._judged = judged
@@ -191,9 +192,8 @@ class Lane:
     def _judgement(self, chunk: Chunk) -> Coroutine[Any, Any, PartialValidationResult]:
         """The coroutine that judges a chunk: the requirement's own wherever that is enough."""
         if self._alone and chunk.text:
-            work = self.requirement.stream_validate(
-                self._text(chunk), backend=self._backend, ctx=self._ctx
-            )
+            text = chunk.separator + chunk.text if self._verbatim else chunk.text
+            work = self.requirement.stream_validate(text, backend=self._backend, ctx=self._ctx)
             if type(work) is CoroutineType:
                 return work
             return _awaited(work)
@@ -250,7 +250,7 @@ class Lane:
             self._conclude(chunk, on_error(self.requirement, error, chunk))
 
     def _text(self, chunk: Chunk) -> str:
-        return chunk.separator + chunk.text if self.requirement.verbatim else chunk.text
+        return chunk.separator + chunk.text if self._verbatim else chunk.text
 
     async def _ask(self, piece: Chunk) -> PartialValidationResult:
         if self.requirement.timeout is not None:

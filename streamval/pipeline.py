@@ -12,7 +12,7 @@ from streamval import bridge
 from streamval.backends.base import STALL_TIMEOUT, Backend, as_messages
 from streamval.chunkers.base import Chunking, check_chunking, takes_audio
 from streamval.errors import RunError, UsageError
-from streamval.operators.fan_out import MAX_PENDING_CHUNKS
+from streamval.fan import MAX_PENDING_CHUNKS
 from streamval.repair import Repair
 from streamval.requirements.base import as_requirements
 from streamval.requirements.schema import matches

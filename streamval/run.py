@@ -340,7 +340,9 @@ class Run:
     # Telling
 
     def _emit(self, event: type[BaseEvent], **fields: Any) -> None:
-        self._subscribers.publish(event(run_id=self.run_id, attempt=self._number, **fields))
+        self._subscribers.publish(
+            event.made(**{"run_id": self.run_id, "attempt": self._number, **fields})
+        )
 
     def _complete(self, *, success: bool) -> None:
         self._completed = True

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from reactivex import operators as ops
-
 from streamval import bridge
 from streamval.chunkers.base import not_text
 from streamval.components import CBlock, Component, render
@@ -132,10 +130,9 @@ class Backend(ABC):
             backend.
         """
         request = prompt if isinstance(prompt, GenerationRequest) else self.request(prompt)
-        deltas = bridge.from_async_iterable(
-            lambda: self.stream(request), stall_timeout=stall_timeout
+        return bridge.from_async_iterable(
+            lambda: self.stream(request), each=_something_in, stall_timeout=stall_timeout
         )
-        return deltas.pipe(ops.map(said_in), ops.filter(_is_something))
 
     async def generate_from_context(
         self,
@@ -163,16 +160,17 @@ class Backend(ABC):
         request = GenerationRequest((*ctx.history(), *asked), format=format, options=options)
 
         def deltas(thunk: ModelOutputThunk) -> Observable[str]:
-            def noted(delta: str | Delta) -> str:
+            def noted(delta: str | Delta) -> tuple[str, ...]:
                 if isinstance(delta, Delta):
                     known = thunk.generation
                     known.usage = delta.usage or known.usage
                     known.finish_reason = delta.finish_reason or known.finish_reason
-                return text_of(delta)
+                text = text_of(delta)
+                return (text,) if text else ()
 
             return bridge.from_async_iterable(
                 lambda: self.stream(request), each=noted, stall_timeout=timeout
-            ).pipe(ops.filter(bool))
+            )
 
         thunk = ModelOutputThunk.generating(self.model, deltas)
         for message in asked:
@@ -200,8 +198,9 @@ def said_in(delta: str | bytes | Delta) -> Any:
     return delta.text if isinstance(delta, Delta) else delta
 
 
-def _is_something(said: object) -> bool:
-    return said not in ("", b"")
+def _something_in(delta: str | bytes | Delta) -> tuple[Any, ...]:
+    said = said_in(delta)
+    return () if said in ("", b"") else (said,)
 
 
 def stall_timeout_of(

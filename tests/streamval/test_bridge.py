@@ -1,6 +1,7 @@
 """The bridge: {completes, raises, left early, cancelled, cancelled twice} against {source, observer}."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 import reactivex
@@ -250,9 +251,45 @@ def test_a_stall_is_an_error_and_closes_the_source():
 async def test_push_to_pull_to_push():
     source = Source(1, 2, 3)
     there = bridge.from_async_iterable(source).pipe(ops.map(lambda n: n * 10))
-    back = bridge.from_async_iterable(lambda: bridge.iterate(there), each=lambda n: n + 1)
+    back = bridge.from_async_iterable(lambda: bridge.iterate(there), each=lambda n: [n + 1])
     assert [item async for item in bridge.iterate(back)] == [11, 21, 31]
     assert source.closed == 1
+
+
+async def test_each_item_makes_any_number_and_the_end_makes_some():
+    source = Source(0, 1, 2)
+    made = bridge.from_async_iterable(source, each=lambda n: [n] * n, last=lambda: ["last"])
+    assert [item async for item in bridge.iterate(made)] == [1, 2, 2, "last"]
+
+
+@pytest.mark.parametrize("where", ["each", "last"])
+async def test_what_makes_items_may_raise(where):
+    source = Source(1, 2)
+
+    def raises(*_):
+        raise LookupError(where)
+
+    made = bridge.from_async_iterable(
+        source, **{"each": lambda n: [n], "last": list, where: raises}
+    )
+    with pytest.raises(LookupError, match=where):
+        async for _ in bridge.iterate(made):
+            pass
+    assert source.closed == 1
+
+
+async def test_a_broken_source_and_one_that_is_left_make_no_last_items():
+    asked = []
+    for source in (Source(1, LookupError("gone")), Source(1, hang=True)):
+        made = bridge.from_async_iterable(
+            source, each=lambda n: [n], last=lambda: asked.append("last") or []
+        )
+        with suppress(LookupError):
+            async with bridge.to_stream(made).stream() as items:
+                async for _ in items:
+                    if source.hang:
+                        break
+    assert asked == []
 
 
 async def test_an_observable_of_reactivex_alone_can_be_iterated():
