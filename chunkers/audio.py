@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from streamval.audio import PCM, AudioChunk
@@ -86,8 +87,8 @@ class FrameChunker(AudioChunker):
     def __init__(
         self, seconds: float = 0.5, *, sample_rate: int = 16000, width: int = 2, channels: int = 1
     ) -> None:
-        if seconds <= 0:
-            message = f"a chunk must be longer than 0 seconds, not {seconds!r}"
+        if not 0 < seconds < inf:
+            message = f"a chunk must be longer than 0 seconds, and end, not {seconds!r}"
             raise UsageError(message)
         super().__init__(PCM(sample_rate, width, channels))
         self._size = self.pcm.size(seconds)
@@ -133,7 +134,7 @@ class SilenceChunker(AudioChunker):
                 f"bytes, not at {sample_rate} of {width}; resample, or use a FrameChunker"
             )
             raise UsageError(message)
-        if pause <= 0 or (max_seconds is not None and max_seconds <= 0):
+        if not 0 < pause < inf or not (max_seconds is None or 0 < max_seconds < inf):
             message = f"pause and max_seconds must be above 0, not {pause!r} and {max_seconds!r}"
             raise UsageError(message)
         super().__init__(PCM(sample_rate, width, channels))

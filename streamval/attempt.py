@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +14,6 @@ from streamval.audio import AudioChunk
 from streamval.backends.base import Delta, said_in
 from streamval.chunkers.base import not_sound, not_text, shifted, start_chunker
 from streamval.context import Context
-from streamval.errors import ValidatorError, ValidatorTimeoutError
 from streamval.events import (
     ChunkEvent,
     FullValidationEvent,
@@ -25,6 +23,7 @@ from streamval.events import (
 )
 from streamval.operators.chunk import chunk
 from streamval.operators.judge import judge
+from streamval.requirements.whole import judge_whole
 from streamval.results import Failure, Usage, ValidationResult
 from streamval.scope import running_loop, scope, side_by_side
 from streamval.transcript import Transcript
@@ -230,7 +229,8 @@ class Attempt:
     def _unwrap(self, delta: str | Delta) -> Any:
         if isinstance(delta, Delta) and delta.usage is not None:
             self._reported = delta.usage
-        return self._of_kind(said_in(delta))
+        said = said_in(delta)
+        return self._of_kind(said) if said != "" else said  # a delta that only reports
 
     def _of_kind(self, said: Any) -> Any:
         """What was said, if it is of the pipeline's kind: no other may get into the transcript."""
@@ -284,7 +284,7 @@ class Attempt:
             whole = ctx.with_output(text)
             backend = self._pipeline.validation_backend
             self.validations = tuple(
-                await side_by_side(*(_validate(j, backend, whole) for j in self._judges))
+                await side_by_side(*(judge_whole(j, backend, whole) for j in self._judges))
             )
             self.failures = tuple(
                 Failure(judge.name, _why(result), None, lane, judge.check_only)
@@ -302,35 +302,6 @@ def _why(result: ValidationResult) -> str | None:
     if result.reason and result.error:
         return f"{result.reason} ({result.error})"
     return result.reason or result.error
-
-
-async def _validate(requirement: Requirement, backend: Any, ctx: Context) -> ValidationResult:
-    """The final validation of one requirement, within its `timeout`, under its `on_error`."""
-    try:
-        async with asyncio.timeout(requirement.timeout) as limit:
-            result = await requirement.validate(backend, ctx)
-        if not isinstance(result, ValidationResult):
-            message = (
-                f"validate of {requirement.name!r} returned {type(result).__name__}; return a "
-                "ValidationResult"
-            )
-            raise ValidatorError(message)
-    except Exception as error:
-        if isinstance(error, TimeoutError) and limit.expired():
-            message = (
-                f"requirement {requirement.name!r} did not judge the whole output within "
-                f"{requirement.timeout:g} seconds; raise its timeout, or say what that means with "
-                "on_error='fail' or 'pass'"
-            )
-            error = ValidatorTimeoutError(message)
-        if requirement.on_error == "raise":
-            raise error from None
-        if requirement.on_error == "pass":
-            reason = f"could not judge the whole output: {type(error).__name__}: {error}"
-            return ValidationResult(True, reason=reason)
-        error_name = f"{type(error).__name__}: {error}"
-        return ValidationResult(False, reason="could not judge the whole output", error=error_name)
-    return result
 
 
 def _on_the_loop(source: Observable[T]) -> Observable[T]:

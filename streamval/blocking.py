@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import inspect
-from functools import cache
-from threading import Event, Thread, current_thread
+import os
+from threading import Event, Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamval.errors import RunError
@@ -73,16 +73,34 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return await answer if inspect.isawaitable(answer) else answer
 
 
-@cache
-def _shared_loop() -> tuple[asyncio.AbstractEventLoop, Thread]:
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="streamval", daemon=True)
-    thread.start()
+_lock = Lock()
+_shared: list[tuple[asyncio.AbstractEventLoop, Thread]] = []
 
-    def close() -> None:
+
+def _shared_loop() -> tuple[asyncio.AbstractEventLoop, Thread]:
+    with _lock:
+        if not _shared:
+            loop = asyncio.new_event_loop()
+            thread = Thread(target=loop.run_forever, name="streamval", daemon=True)
+            thread.start()
+            _shared.append((loop, thread))
+        return _shared[0]
+
+
+def _forget() -> None:
+    """In the child of a fork the thread is gone: the next sync call starts another one."""
+    global _lock  # noqa: PLW0603  another thread may have held it
+    _lock = Lock()
+    _shared.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _close() -> None:
+    for loop, thread in _shared:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-
-    atexit.register(close)
-    return loop, thread

@@ -295,6 +295,13 @@ class Subscription:
         """Whether the observable has completed or failed."""
         return self._end.done()
 
+    def error(self) -> Exception | None:
+        """What the observable failed with, if it has."""
+        if not self._end.done() or self._end.cancelled():
+            return None
+        failure = self._end.exception()
+        return failure if isinstance(failure, Exception) else None
+
     def when_ended(self, callback: Callable[[], None]) -> None:
         """Call back once it has."""
         self._end.add_done_callback(lambda _: callback())

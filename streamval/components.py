@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from streamval.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from jinja2.sandbox import SandboxedEnvironment
 
@@ -134,6 +135,9 @@ def fill_in(template: str, variables: Mapping[str, Any]) -> str:
         >>> fill_in("Hello, {{name}}.", {"name": "Ann"})
         'Hello, Ann.'
     """
+    if not isinstance(variables, Mapping):
+        message = f"variables are a mapping of names to values, not {type(variables).__name__}"
+        raise UsageError(message)
     from jinja2 import TemplateError, UndefinedError  # noqa: PLC0415  only where there is one
 
     try:
@@ -145,6 +149,9 @@ def fill_in(template: str, variables: Mapping[str, Any]) -> str:
     except TemplateError as error:
         message = f"the template {template[:80]!r} cannot be read: {error.message}"
         raise UsageError(message) from None
+    except Exception as error:  # an expression in it may raise anything
+        message = f"the template {template[:80]!r} raises {type(error).__name__}: {error}"
+        raise UsageError(message) from error
 
 
 def _rendered(value: Any) -> Any:

@@ -6,7 +6,7 @@ Without observables; the operators `fan_out` and `judge` wrap it.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamval.checkpoints import fresh
@@ -148,7 +148,11 @@ class Fan:
         if self._last is not None:
             index, end = self._last.index + 1, self._last.end
         if index and self._limit is None and any(lane.keeps_a_tail for lane in self.lanes):
-            self.on_chunk(Chunk(self._last.text[:0] if self._last else "", index, end, end))
+            tail = self._last or Chunk("", 0, 0, 0)
+            nothing = tail.text[:0]  # of text, or of sound
+            self.on_chunk(
+                replace(tail, text=nothing, index=index, start=end, end=end, separator=nothing)
+            )
         self._source_ended = True
         self._complete_if_done()
 

@@ -6,6 +6,8 @@ import functools
 import inspect
 import json
 import warnings
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
 
 from pydantic import ValidationError, create_model
@@ -15,10 +17,10 @@ from streamval.blocking import wait_for
 from streamval.context import SimpleContext
 from streamval.errors import OutputTypeError, PreconditionException, UsageError
 from streamval.requirements.base import Requirement, as_requirements
+from streamval.requirements.whole import judge_all, judge_whole
 from streamval.results import ValidationResult
 from streamval.sampling import RepairTemplateStrategy
 from streamval.schema import Schema
-from streamval.scope import side_by_side
 from streamval.session import Session
 
 if TYPE_CHECKING:
@@ -82,7 +84,11 @@ class Generative(Generic[R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._signature = inspect.signature(function)
-        returns = get_type_hints(function).get("return")
+        try:
+            returns = get_type_hints(function).get("return")
+        except NameError as error:
+            message = f"{self.__name__} has a type that is not known (yet): {error}"
+            raise UsageError(message) from None
         if returns is None:
             message = f"{self.__name__} needs a return type: it says what the model must produce"
             raise UsageError(message)
@@ -150,6 +156,8 @@ class Generative(Generic[R]):
         strategy: Repair | None,
         model_options: Mapping[str, Any] | None,
     ) -> R:
+        if strategy is not None and strategy.requirements is not None:
+            requirements, strategy = strategy.requirements, replace(strategy, requirements=None)
         judges = [_OfResult(r, self._read) for r in as_requirements(requirements)]
         samples = await m.ainstruct(
             _PROMPT.format(
@@ -189,9 +197,12 @@ class _OfResult(Requirement):
     """A requirement of the result, asked about it and not about the JSON around it."""
 
     def __init__(self, inner: Requirement, read: Callable[[str], Any]) -> None:
-        super().__init__(inner.description, check_only=inner.check_only, on_error=inner.on_error)
+        super().__init__(inner.description, check_only=inner.check_only)
         self._inner = inner
         self._read = read
+
+    def __copy__(self) -> _OfResult:
+        return _OfResult(copy(self._inner), self._read)
 
     async def validate(
         self,
@@ -206,8 +217,9 @@ class _OfResult(Requirement):
             result = self._read(str(ctx.last_output() or ""))
         except ValidationError:
             return ValidationResult(False, reason="there is no result to judge")
-        return await self._inner.validate(
-            backend, ctx.with_output(_as_text(result)), format=format, model_options=model_options
+        del format
+        return await judge_whole(
+            self._inner, backend, ctx.with_output(_as_text(result)), model_options=model_options
         )
 
 
@@ -219,7 +231,7 @@ async def _check_preconditions(
     judges = as_requirements(requirements)
     values = list(arguments.values())
     ctx = SimpleContext().with_output(_as_text(values[0] if len(values) == 1 else dict(arguments)))
-    results = await side_by_side(*(judge.validate(backend, ctx) for judge in judges))
+    results = await judge_all(judges, backend, ctx)
     failed = [(j, result) for j, result in zip(judges, results, strict=True) if not result]
     if failed:
         why = "; ".join(

@@ -98,6 +98,8 @@ class Pipeline:
         format: type[Any] | None = None,  # noqa: A002  the reference's name
     ) -> None:
         _check(retry, max_pending_chunks, stall_timeout)
+        if retry is not None and retry.requirements is not None:
+            requirements = retry.requirements
         self.requirements = as_requirements(requirements)
         self.schema: Schema[Any] | None = None
         if format is not None:

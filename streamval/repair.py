@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streamval.context import Message
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamval.backends.base import GenerationRequest
+    from streamval.requirements.base import Requirement
     from streamval.results import Failure
 
 Mode: TypeAlias = Literal["continue", "restart"]
@@ -42,6 +43,7 @@ class Repair:
             validation always restarts, as there is no chunk to blame.
         template: The prompt of a new attempt: a string with ``{prompt}`` and ``{failures}`` (a
             line each), or a function of the prompt and the failures.
+        requirements: Judge by these, in place of those given with the pipeline or instruction.
 
     Raises:
         UsageError: If an argument cannot work.
@@ -54,6 +56,7 @@ class Repair:
     loop_budget: int = 2
     mode: Mode | None = None
     template: Template | None = None
+    requirements: Sequence[Requirement | str] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.loop_budget, int) or self.loop_budget < 1:

@@ -311,7 +311,7 @@ class Run:
                 attempt.failures,
                 prefix=prefix,
                 kept_tokens=kept_tokens,
-                text=attempt.text,
+                text=attempt.text if isinstance(attempt.text, str) else "",
             )
             if (pause := retry.pause(self._number)) > 0:
                 await asyncio.sleep(pause)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamval.context import Message
@@ -38,7 +38,6 @@ class RejectionSamplingStrategy(Repair):
     """
 
     mode: Mode | None = "restart"
-    requirements: Sequence[Requirement | str] | None = field(default=None, kw_only=True)
 
     def prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
         """The prompt as it is."""

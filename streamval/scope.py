@@ -6,6 +6,7 @@ asyncio alone; where observables meet it is `streamval.bridge`.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
@@ -258,6 +259,11 @@ class Inbox(Generic[T]):
     def clear(self) -> None:
         """Drop what waits."""
         self._items.clear()
+        self.let_go()
+
+    def open(self) -> None:
+        """Take in whatever comes, and hold nothing back any more."""
+        self._size = sys.maxsize
         self.let_go()
 
     def let_go(self) -> None:

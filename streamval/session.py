@@ -14,8 +14,8 @@ from streamval.errors import UsageError
 from streamval.events import CompletedEvent
 from streamval.pipeline import Pipeline, as_backend
 from streamval.requirements.base import Requirement, as_requirements
+from streamval.requirements.whole import judge_all
 from streamval.sampling import RejectionSamplingStrategy, SamplingResult, sampled
-from streamval.scope import side_by_side
 from streamval.thunk import ModelOutputThunk
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Session:
         )
 
         def remember(event: BaseEvent) -> None:
-            if isinstance(event, CompletedEvent):
+            if isinstance(event, CompletedEvent) and (event.success or event.full_text):
                 self.ctx = asked.with_output(event.full_text)
 
         run.subscribe(remember)
@@ -226,9 +226,7 @@ class Session:
         if isinstance(requirements, (str, Requirement)):
             requirements = [requirements]
         judges = as_requirements(requirements)
-        return await side_by_side(
-            *(judge.validate(self.backend, ctx, model_options=model_options) for judge in judges)
-        )
+        return await judge_all(judges, self.backend, ctx, model_options=model_options)
 
     def validate(
         self, requirements: Sequence[Requirement | str] | Requirement | str, **options: Any
@@ -247,8 +245,8 @@ class Session:
         **pipeline: Any,
     ) -> tuple[Run, Context]:
         """A run, and the conversation with the instruction at its end."""
-        if isinstance(strategy, RejectionSamplingStrategy) and strategy.requirements is not None:
-            requirements = strategy.requirements
+        if strategy is not None and strategy.requirements is not None:
+            requirements, strategy = strategy.requirements, replace(strategy, requirements=None)
         judges = tuple(_filled_in(r, user_variables) for r in as_requirements(requirements))
         told = [judge.description for judge in judges if judge.description and not judge.check_only]
         task = description if user_variables is None else fill_in(description, user_variables)

@@ -6,8 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiostream import streamcontext
-
 from streamval.bridge import Subscription
 from streamval.errors import RunError
 from streamval.scope import Demand, Inbox
@@ -45,7 +43,8 @@ class ModelOutputThunk:
     """A model's output: computed already, or generated when somebody first asks for it.
 
     Lazy: nothing is generated before `avalue` or `astream` is first awaited. The stream has one
-    consumer; `avalue` may be awaited from anywhere, also while the stream is consumed.
+    consumer, who holds the model back by being slow; `avalue` may be awaited from anywhere, by any
+    number of tasks, also while the stream is consumed, which then holds nothing back any more.
 
     Args:
         value: The text, where it is there already.
@@ -70,7 +69,7 @@ class ModelOutputThunk:
         self._text = Transcript("")
         self._inbox: Inbox[str] | None = None
         self._subscription: Subscription | None = None
-        self._claimed = False
+        self._waiting = 0
         self._span: Span | None = None
         self._error: Exception | None = None
         self._done = asyncio.Event()
@@ -110,17 +109,14 @@ class ModelOutputThunk:
 
         Raises:
             Exception: What the backend raises; nothing of what it said before is a value.
-            asyncio.CancelledError: If this task is cancelled; the backend is closed first.
+            asyncio.CancelledError: If this task is cancelled. Where nobody else waits for the
+                output, the backend is closed first.
         """
-        if self._value is None and self._make is None:
-            message = "this output has neither a value nor a backend to generate it"
-            raise RunError(message)
-        if self._value is None and not self._claimed:
-            async with streamcontext(self.astream()) as deltas:
-                async for _ in deltas:
-                    pass
-        elif self._value is None:
-            await self._done.wait()
+        if self._value is None and self._error is None:
+            if self._make is None:
+                message = "this output has neither a value nor a backend to generate it"
+                raise RunError(message)
+            await self._wait()
         if self._error is not None:
             raise self._error
         return self._value or ""
@@ -131,14 +127,7 @@ class ModelOutputThunk:
         Raises:
             RunError: If the stream has a consumer already, or the text is all there.
         """
-        if self._claimed or self._make is None:
-            message = (
-                "the output is all there; read its value"
-                if self.is_computed()
-                else "an output's stream has one consumer, and this one is taken"
-            )
-            raise RunError(message)
-        self._claimed = True
+        self._check_stream()
         return self._stream()
 
     def __aiter__(self) -> AsyncIterator[str]:
@@ -155,62 +144,91 @@ class ModelOutputThunk:
             asyncio.CancelledError: If this task is cancelled meanwhile; the backend is closed
                 and the span ended before it is raised.
         """
-        if self.is_computed() or self._error is not None:
+        if self._done.is_set() or self.is_computed():
             return
         self.generation.cancelled = True
-        await self._close()
+        if self._inbox is not None:
+            self._inbox.clear()
+            self._inbox.close()
+        try:
+            if self._subscription is not None:
+                await self._subscription.__aexit__(None, None, None)
+        finally:
+            self._end()
+
+    def _check_stream(self) -> None:
+        if self._inbox is not None or self._subscription is not None or self._make is None:
+            message = (
+                "the output is all there; read its value"
+                if self.is_computed()
+                else "an output's stream has one consumer, and this one is taken"
+            )
+            raise RunError(message)
+
+    async def _wait(self) -> None:
+        self._waiting += 1
+        try:
+            if self._subscription is None and not self._done.is_set():
+                await self._start(None)
+            if self._inbox is not None:
+                self._inbox.open()
+            await self._done.wait()
+        except asyncio.CancelledError:
+            if self._waiting == 1 and self._inbox is None:
+                await self.cancel_generation()
+            raise
+        finally:
+            self._waiting -= 1
 
     async def _stream(self) -> AsyncGenerator[str]:
         if self.is_computed():  # cancelled before it began
             return
-        assert self._make is not None
-        from opentelemetry import trace  # noqa: PLC0415  only where something is generated
-
-        self._span = trace.get_tracer("streamval").start_span("streamval.generate")
-        self._span.set_attribute("gen_ai.request.model", self.generation.model)
+        self._check_stream()  # another one may have begun since
         demand = Demand()
         inbox: Inbox[str] = Inbox(demand)
-        self._inbox = inbox
-        subscription = self._subscription = Subscription(self._make(self), self._take, demand)
-        await subscription.__aenter__()
-        subscription.when_ended(inbox.close)
+        await self._start(inbox, demand)
         try:
             async for text in inbox:
                 yield text
-            if not self.generation.cancelled:
-                await subscription.completed()
-        except Exception as error:
-            self._error = error
-            raise
+            if self._error is not None:
+                raise self._error
         finally:
-            if not subscription.ended:
-                self.generation.cancelled = True
-            await self._close()
+            self._inbox = None
+            inbox.clear()
+            if not self._waiting:
+                await self.cancel_generation()
+
+    async def _start(self, inbox: Inbox[str] | None, demand: Demand | None = None) -> None:
+        assert self._make is not None
+        from opentelemetry import trace  # noqa: PLC0415  only where something is generated
+
+        self._inbox = inbox
+        self._span = trace.get_tracer("streamval").start_span("streamval.generate")
+        self._span.set_attribute("gen_ai.request.model", self.generation.model)
+        subscription = self._subscription = Subscription(self._make(self), self._take, demand)
+        await subscription.__aenter__()
+        subscription.when_ended(self._end)
 
     def _take(self, text: str) -> None:
-        assert self._inbox is not None
         self.generation.deltas += 1
         self._text.write(text)
         self._text.compact()
-        self._inbox.put(text)
+        if self._inbox is not None:
+            self._inbox.put(text)
 
-    async def _close(self) -> None:
-        """Close the backend and end the span: once, whoever comes first."""
-        subscription, self._subscription = self._subscription, None
-        inbox = self._inbox
-        if inbox is not None:
-            inbox.clear()
-            inbox.close()
-        try:
-            if subscription is not None:
-                await subscription.__aexit__(None, None, None)
-        finally:
-            if self._error is None and self._value is None:
-                self._value = self._text.getvalue()
-            self._done.set()
-            if self._span is not None:
-                self._end_span(self._span)
-                self._span = None
+    def _end(self) -> None:
+        """The generation is over, of itself or cancelled: once, whoever comes first."""
+        if self._done.is_set():
+            return
+        if self._subscription is not None and not self.generation.cancelled:
+            self._error = self._subscription.error()
+        if self._error is None:
+            self._value = self._text.getvalue()
+        self._done.set()
+        if self._inbox is not None:
+            self._inbox.close()
+        if self._span is not None:
+            self._end_span(self._span)
 
     def _end_span(self, span: Span) -> None:
         from opentelemetry.trace import StatusCode  # noqa: PLC0415  loaded by now

@@ -82,7 +82,8 @@ class ALoraRequirement(Requirement):
         )
         likelihood = self._likelihood(await thunk.avalue())
         passed = likelihood > THRESHOLD
-        reason = None if passed else f"judged not to meet: {self.description}"
+        of = "a requirement" if self.check_only else self.description
+        reason = None if passed else f"judged not to meet: {of}"
         return ValidationResult(
             passed, reason=reason, score=likelihood, thunk=thunk, context=judged
         )

@@ -55,7 +55,7 @@ def judging(requirement: Requirement, output: str) -> TemplateRepresentation:
     The output stands between two markers that are made of its own hash, so that nothing in it
     can close them and speak to the judge.
     """
-    marker = f"[text {hashlib.sha256(output.encode()).hexdigest()[:12]}]"
+    marker = f"[text {hashlib.sha256(output.encode(errors='replace')).hexdigest()[:12]}]"
     args = {"description": requirement.description, "output": output, "marker": marker}
     return TemplateRepresentation(requirement, args, _TEMPLATE)
 
@@ -86,6 +86,10 @@ async def ask_judge(
             "validate(), or give it a description and a backend to ask"
         )
         raise UsageError(message)
+    output = ctx.last_output()
+    if output is not None and isinstance(output.value, bytes):
+        message = f"{requirement!r} is judged by a model that reads text, and the output is sound"
+        raise UsageError(message)
     about = copy(requirement)
     about._output = str(ctx.last_output() or "")  # noqa: SLF001  what format_for_llm() asks about
     thunk, judged = await backend.generate_from_context(
@@ -96,10 +100,14 @@ async def ask_judge(
     )
     reads_words = requirement.output_to_bool is default_output_to_bool
     answer = await (_first_line(thunk) if reads_words and format is None else thunk.avalue())
-    reason: str | None = f"judged not to meet: {requirement.description}"
+    # What is checked only must not come into a prompt, and this reason will.
+    of = "a requirement" if requirement.check_only else requirement.description
+    reason: str | None = f"judged not to meet: {of}"
     error: Any = None
     try:
         passed = requirement.output_to_bool(answer)
+        if reads_words and _words(answer)[:1] == ["no"]:
+            passed = False  # "no, yes would be too much"
     except Exception as unreadable:  # noqa: BLE001  a judge that cannot be read has not passed it
         passed, error = False, unreadable
     if passed:

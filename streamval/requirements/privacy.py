@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
@@ -27,6 +26,10 @@ if TYPE_CHECKING:
 
 WINDOW = 16
 """Words that are looked at together: an IBAN is written in up to nine, a phone number in as many."""
+
+
+LONG_WORD = 128
+"""Characters of a word that are looked at again together with the words after it."""
 
 
 class NoLeak(Requirement):
@@ -50,14 +53,13 @@ class NoLeak(Requirement):
     ) -> PartialValidationResult:
         """Look at the last words."""
         del backend, ctx
-        self._words = (*self._words, chunk)[-WINDOW:]
-        text = " ".join(self._words)
-        if self._unfinished.search(text):
-            return UNKNOWN
+        text = " ".join((*self._words, chunk))
+        # Of a long word only the end is looked at again, so that cost stays linear.
+        self._words = (*self._words, chunk[-LONG_WORD:])[-WINDOW:]
         kind = self._find(text)
-        if kind is None:
-            return PASS
-        return PartialValidationResult("fail", reason=f"it contains {kind}")
+        if kind is not None:
+            return PartialValidationResult("fail", reason=f"it contains {kind}")
+        return UNKNOWN if self._unfinished.search(text) else PASS
 
     def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
         kind = self._find(" ".join(text.split()))
@@ -115,9 +117,9 @@ def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
     def find(text: str) -> str | None:
         if _EMAIL.search(text):
             return "an e-mail address"
-        if any(_has_check_digit(found.group()) for found in _CARD.finditer(text)):
+        if any(_has_card(found.group()) for found in _DIGITS.finditer(text)):
             return "a payment card number"
-        if any(_is_iban(found.group()) for found in _IBAN.finditer(text)):
+        if any(_is_iban(found[1]) for found in _IBAN.finditer(text)):
             return "an IBAN"
         if any(True for _ in phonenumbers.PhoneNumberMatcher(text, region)):
             return "a telephone number"
@@ -150,9 +152,9 @@ def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:
 
     def find(text: str) -> str | None:
         for found in _URL.finditer(text):
-            host = _host(found.group())
-            if not any(host == known or host.endswith(f".{known}") for known in allowed):
-                return f"a link to {host or 'nowhere'}"
+            host = _host(found[1])
+            if host and not any(host == known or host.endswith(f".{known}") for known in allowed):
+                return f"a link to {host}"
         return None
 
     description = f"links lead to {', '.join(allowed)} only"
@@ -161,23 +163,51 @@ def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:
 
 
 _NEVER = re.compile(r"(?!)")
-_EMAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
-_IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}\b")
+_EMAIL = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}"
+    r"(?!(?:png|jpe?g|gif|svg|webp)\b)[^\W\d_]{2,24}(?![\w-])",
+    re.IGNORECASE,
+)
+_DIGITS = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,63}")
+# The first digits of the networks: Visa, Mastercard, American Express, Diners, Discover, and so on.
+_CARD = re.compile(r"(?:4|5[1-5]|2[2-7]|3[0-9]|6)\d{12,18}")
+# Looked for from each place on, as one that is none may stand right before one that is.
+_IBAN = re.compile(r"\b(?=([A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,30}))")
+# Browsers read a backslash as a slash, and need none behind http: at all.
 _URL = re.compile(
-    r"(?:[a-z][a-z0-9+.-]*:)?[/\\]{2}[^\s<>\"'`)\]]+|\bwww\.[^\s<>\"'`)\]]+", re.IGNORECASE
+    r"""
+    (?: \bhttps?:[/\\]*                              # a link to the web
+      | \b[a-z][a-z0-9+.-]{1,15}:[/\\]{2,}           # or with another scheme
+      | (?<![^\s(\[<"'“]) [/\\]{2} (?=[\w-]+\.[a-z])   # or with that of the page
+      | \b(?=www\.)
+    )
+    ([^\s<>"'`)\]“”]+)
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
 # The text ends in what may go on as a number: digits, a plus, an opening bracket, an IBAN's country.
-_UNFINISHED_NUMBER = re.compile(r"(?:\+|\(|\d[\d()/.-]*|\b[A-Z]{2}\d{2}[A-Z0-9 ]*)$")
+_UNFINISHED_NUMBER = re.compile(
+    r"(?:\+|\(|(?<![\d()/.-])\d[\d()/.-]*|\b[A-Z]{2}\d{2}[A-Z0-9 ]{0,40})$"
+)
 
 
-def _host(url: str) -> str:
-    # Browsers read a backslash as a slash.
-    url = url.replace("\\", "/")
-    try:
-        return urlsplit(url if "//" in url else f"//{url}").hostname or ""
-    except ValueError:
-        return ""
+def _host(address: str) -> str:
+    """The host of what stands behind a link's slashes, whatever the text around it adds."""
+    host = re.split(r"[/\\?#]", address, maxsplit=1)[0].rpartition("@")[2]
+    host = re.sub(r":\d*$", "", host.rstrip(".,;:!?*_~’…"))
+    return host.strip(".*_~").casefold()
+
+
+def _has_card(digits: str) -> bool:
+    """Whether some of these groups of digits, one after the other, are a card's number."""
+    groups = re.split(r"[ -]", digits)
+    for start in range(len(groups)):
+        number = ""
+        for group in groups[start:]:
+            number += group
+            if _CARD.fullmatch(number) and _has_check_digit(number):
+                return True
+    return False
 
 
 def _has_check_digit(number: str) -> bool:

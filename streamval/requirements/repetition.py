@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from streamval.context import Context
 
 
+# A word, a character of a script without spaces, or a sign that makes a difference to what is said.
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+|[+*/=<>%×÷−]")
+
+
 class NoRepetition(Requirement):
     """No chunk may say what one before it said, but for case, spacing and punctuation.
 
@@ -44,7 +48,7 @@ class NoRepetition(Requirement):
     ) -> PartialValidationResult:
         """Compare the chunk with those before it."""
         del backend, ctx
-        words = re.findall(r"\w+", chunk.casefold())
+        words = _WORDS.findall(chunk.casefold())
         if len(words) < self._min_words:
             return PASS
         key = hash(tuple(words))

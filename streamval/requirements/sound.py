@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from streamval.audio import PCM
 from streamval.errors import UsageError
-from streamval.requirements.base import Requirement, simple_validate
+from streamval.requirements.base import Requirement
 from streamval.requirements.function import PASS
-from streamval.results import PartialValidationResult
+from streamval.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamval.backends.base import Backend
     from streamval.context import Context
 
@@ -26,7 +29,7 @@ class Sound(Requirement):
     """
 
     def __init__(self, description: str, pcm: PCM, **options: Any) -> None:
-        super().__init__(description, self._judge_whole, **options)
+        super().__init__(description, **options)
         self.pcm = pcm
         self._judged = False
 
@@ -50,13 +53,22 @@ class Sound(Requirement):
         complaint = self.complaint(chunk)
         return PASS if complaint is None else PartialValidationResult("fail", reason=complaint)
 
-    def _judge_whole(self, ctx: Context) -> Any:
-        if self._judged:
-            return True
+    async def validate(
+        self,
+        backend: Backend | None,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        model_options: Mapping[str, Any] | None = None,
+    ) -> ValidationResult:
+        """True where the segments have been judged; otherwise judges all of it as one."""
+        del backend, format, model_options
         output = ctx.last_output()
         sound: Any = output.value if output is not None else b""
-        complaint = self.complaint(sound or b"")
-        return simple_validate(lambda _: (complaint is None, complaint or ""))(ctx)
+        if self._judged or not sound:
+            return ValidationResult(True)
+        complaint = copy(self).complaint(sound)
+        return ValidationResult(complaint is None, reason=complaint)
 
 
 class _NoClipping(Sound):

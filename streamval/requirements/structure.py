@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
 
-from streamval.chunkers.base import start_chunker
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, shortened
 from streamval.results import PartialValidationResult
@@ -20,7 +19,9 @@ if TYPE_CHECKING:
     from streamval.backends.base import Backend
     from streamval.context import Context
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+# A fence may stand in a list, behind its markers.
+_FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
+_BREAK = re.compile(r"\s{0,3}([-*_])(?:\s*\1){2,}\s*")
 _DELIMITERS = re.compile(r"[ \t|:-]*-[ \t|:-]*")
 _ITEM = re.compile(r"(\s*)(?:(\d{1,9})[.)]|([-*+]))\s")
 
@@ -67,6 +68,8 @@ class ReadableMarkdown(Requirement):
     Judges line by line: each verdict is certain, so `hold` changes nothing.
     """
 
+    verbatim = True  # a blank line ends a table
+
     def __init__(self, **options: Any) -> None:
         options = {"chunking": "line", **options}
         super().__init__(
@@ -84,7 +87,7 @@ class ReadableMarkdown(Requirement):
     ) -> PartialValidationResult:
         """Look at one line after another."""
         del backend, ctx
-        for line in chunk.splitlines():
+        for line in _lines(chunk):
             complaint = self._complaint(line)
             if complaint is not None:
                 return PartialValidationResult("fail", reason=complaint)
@@ -92,9 +95,8 @@ class ReadableMarkdown(Requirement):
 
     def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
         afresh = ReadableMarkdown()
-        chunker = start_chunker("line")
-        for chunk in [*chunker.feed(text), *chunker.flush()]:
-            complaint = afresh._complaint(chunk.text)
+        for line in text.splitlines():
+            complaint = afresh._complaint(line)
             if complaint is not None:
                 return False, complaint
         if afresh._fence:
@@ -114,6 +116,9 @@ class ReadableMarkdown(Requirement):
         if line.lstrip().startswith("|"):
             return self._table_complaint(line)
         self._row = self._columns = None
+        if _BREAK.fullmatch(line):
+            self._lists = ()
+            return None
         return self._list_complaint(line)
 
     def _table_complaint(self, line: str) -> str | None:
@@ -149,6 +154,11 @@ class ReadableMarkdown(Requirement):
         return None
 
 
+def _lines(chunk: str) -> list[str]:
+    """The lines of a chunk, and the blank ones before it; the first break ends the line before."""
+    return chunk.replace("\r\n", "\n").removeprefix("\n").splitlines()
+
+
 def readable_markdown(**options: Any) -> Requirement:
     """Lists and tables that people can read: counted right, with even rows.
 
@@ -166,9 +176,10 @@ def _python_complaint(text: str) -> str | None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SyntaxWarning)
                     ast.parse(token.content)
-            except (SyntaxError, ValueError) as error:  # a null byte is a ValueError
+            # A null byte is a ValueError; what nests too deep, one of the others.
+            except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 where = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
-                reason = error.msg if isinstance(error, SyntaxError) else error
+                reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
                 return f"a Python block does not parse: {reason}{where}"
     return None
 
