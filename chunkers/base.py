@@ -37,6 +37,14 @@ class Chunker(Protocol):
         """Return what is left. Feeding may go on afterwards."""
 
 
+@runtime_checkable
+class Resumable(Protocol):
+    """A chunker whose chunks depend on all of the text before them, as those of JSON do."""
+
+    def resume(self, text: str) -> None:
+        """Go on behind a text that was cut already. Called before anything is fed."""
+
+
 class ChunkingStrategy(ABC):
     """A stateless way to split text, for those who would rather not keep state.
 

@@ -78,6 +78,11 @@ class JSONChunker(PendingChunker):
             for chunk in super().emit(behind)
         ]
 
+    def resume(self, text: str) -> None:
+        """Go on behind a text that was cut already: what comes is the rest of its JSON."""
+        self._reader.feed(text)
+        self._read_from = -len(text)
+
     def flush(self) -> list[Chunk]:
         """What is left, as text without a path. The next text is looked through afresh."""
         chunks = super().flush()

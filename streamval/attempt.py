@@ -12,7 +12,7 @@ from reactivex.disposable import SerialDisposable, SingleAssignmentDisposable
 from streamval import bridge
 from streamval.audio import AudioChunk
 from streamval.backends.base import Delta, said_in
-from streamval.chunkers.base import not_sound, not_text, shifted, start_chunker
+from streamval.chunkers.base import Resumable, not_sound, not_text, shifted, start_chunker
 from streamval.context import Context
 from streamval.events import (
     ChunkEvent,
@@ -68,7 +68,7 @@ class Attempt:
         self.failures: tuple[Failure, ...] = ()
         self.validations: tuple[ValidationResult, ...] = ()
         self.ended_naturally = False
-        self.reached_the_end = False
+        self.may_continue = False
         self.released_to = len(request.prefix or "")
         self.next_index = index
         self.standing_tokens = 0
@@ -165,14 +165,17 @@ class Attempt:
 
     def _chunks(self) -> Observable[Chunk]:
         """What the backend says: through the user's delta operators, recorded, cut."""
-        pipeline, start = self._pipeline, len(self.request.prefix or "")
+        pipeline, prefix = self._pipeline, self.request.prefix or ""
+        start, chunker = len(prefix), start_chunker(pipeline.chunking)
+        if isinstance(chunker, Resumable) and prefix:
+            chunker.resume(prefix)
         if pipeline.delta_operators:
             texts: Observable[str] = self._source(self._count).pipe(*pipeline.delta_operators)
             return _on_the_loop(texts).pipe(
-                ops.map(self._record), chunk(pipeline.chunking, index=self._index, start=start)
+                ops.map(self._record), chunk(lambda: chunker, index=self._index, start=start)
             )
         # The same without an observable for each step, as it runs once a token.
-        chunker, index = start_chunker(pipeline.chunking), self._index
+        index = self._index
         feed, kind, plain = chunker.feed, self._kind, not self._emit_tokens
 
         def placed(found: list[Chunk]) -> list[Chunk]:
@@ -254,14 +257,16 @@ class Attempt:
             results=check.results,
         )
         if check.success == "fail":
-            # A failed tail: everything before it was delivered, so there is nothing to go on from.
-            self.reached_the_end = not check.chunk.text
             self.failures = tuple(
                 Failure(judge.name, result.reason, check.chunk.index, lane, judge.check_only)
                 for lane, (judge, result) in enumerate(
                     zip(self._judges, check.results, strict=True)
                 )
                 if result is not None and result.success == "fail"
+            )
+            # A failed tail: everything before it was delivered, so there is nothing to go on from.
+            self.may_continue = bool(check.chunk.text) and all(
+                self._judges[failure.lane or 0].resumable for failure in self.failures
             )
 
     def _on_release(self, chunk: Chunk) -> None:
@@ -277,7 +282,7 @@ class Attempt:
         """After a natural end: every requirement judges the whole output, beside the others."""
         if self.failures:
             return
-        self.ended_naturally = self.reached_the_end = True
+        self.ended_naturally = True
         text = self.text
         self._emit(StreamingDoneEvent, full_text=text if isinstance(text, str) else "")
         if self._judges:

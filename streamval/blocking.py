@@ -10,6 +10,9 @@ import asyncio
 import atexit
 import inspect
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
 from threading import Event, Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,7 +70,13 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     in_thread = not inspect.iscoroutinefunction(function) and current_thread() is _shared_loop()[1]
     if in_thread:
-        answer = await asyncio.to_thread(function, *args, **kwargs)
+        # Of its own, as those of a pool would run out where calls are nested.
+        executor = ThreadPoolExecutor(1)
+        work = partial(copy_context().run, function, *args, **kwargs)
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(executor, work)
+        finally:
+            executor.shutdown(wait=False)
     else:
         answer = function(*args, **kwargs)
     return await answer if inspect.isawaitable(answer) else answer

@@ -7,6 +7,7 @@ for the partial objects that a pipeline tells its subscribers of.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -34,6 +35,9 @@ _OUTSIDE = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _INSIDE = re.compile(r'[^"\\]*"|[^"\\]+|\\')
+HEAD = 128
+"""Characters of a string's beginning that are kept."""
+
 _PLAIN_KEY = re.compile(r"[^\W\d]\w*")
 
 
@@ -84,6 +88,30 @@ class _Frame:
         return self.opener + before + "".join(self.since)
 
 
+@dataclass(slots=True)
+class OpenString:
+    """A string that has begun: how it begins, and how long it is so far, in raw text.
+
+    Attributes:
+        head: Its first characters, at most `HEAD`.
+        size: How many it has.
+        escaped: Whether there is an escape among them, which may stand for anything.
+        start: Offset of its quotation mark.
+    """
+
+    start: int
+    head: str = ""
+    size: int = 0
+    escaped: bool = False
+
+    def add(self, piece: str) -> None:
+        """It goes on."""
+        if len(self.head) < HEAD:
+            self.head = (self.head + piece)[:HEAD]
+        self.size += len(piece)
+        self.escaped = self.escaped or piece == "\\"
+
+
 class JSONReader:
     """Finds the JSON in a text and reads it as it comes.
 
@@ -126,7 +154,7 @@ class JSONReader:
         self._frames: list[_Frame] = []
         self._parser: Any = None
         self._found: Any = ijson.sendable_list()
-        self._string: list[str] | None = None
+        self._string: OpenString | None = None
         self._escaped = False
         self._quoted = self._literal = (0, -1)  # where the last string, and anything else, stood
 
@@ -146,11 +174,11 @@ class JSONReader:
         return self._frames[-1].child() if self._frames else "$"
 
     @property
-    def open_string(self) -> str | None:
-        """The raw text so far of a string value that has begun and not ended, or `None`."""
+    def open_string(self) -> OpenString | None:
+        """A string value that has begun and not ended, or `None`."""
         if self._string is None or self.began_at is None or self._is_key():
             return None
-        return "".join(self._string)
+        return self._string
 
     def __copy__(self) -> JSONReader:
         twin: JSONReader = object.__new__(type(self))
@@ -158,7 +186,7 @@ class JSONReader:
         twin._frames = [copy(frame) for frame in self._frames]
         twin._candidate = list(self._candidate)
         twin._held = list(self._held)
-        twin._string = None if self._string is None else list(self._string)
+        twin._string = None if self._string is None else replace(self._string)
         if self._parser is not None:
             # A parser cannot be copied, but led to the same place by a shorter way.
             twin._start_parser("".join(frame.shortest_way() for frame in self._frames))
@@ -190,7 +218,8 @@ class JSONReader:
             piece = self._next_piece(text, done)
             try:
                 self._parser.send(piece.encode(errors="replace"))
-            except ijson.JSONError as error:
+            # A number of thousands of digits is a SystemError.
+            except (ijson.JSONError, ValueError, SystemError) as error:
                 return self._broken(error, text[done:])
             done += len(piece)
             self._at += len(piece)
@@ -207,6 +236,8 @@ class JSONReader:
                     break
             if self.began_at is None and self._frames and self._at - self._frames[0].start > LONG:
                 self.began_at = self._frames[0].start
+                events += self._held
+                self._held = []
         return text[done:]
 
     def _next_piece(self, text: str, at: int) -> str:
@@ -221,7 +252,8 @@ class JSONReader:
         piece = match[0]
         if piece[0] == '"':
             if len(piece) == 1 or piece[-1] != '"':
-                self._string = [piece[1:]]
+                self._string = OpenString(self._at)
+                self._string.add(piece[1:])
             self._quoted = (self._at, self._at + len(piece))
         elif match[1]:
             start = self._literal[0] if in_number else self._at
@@ -232,7 +264,7 @@ class JSONReader:
         assert self._string is not None
         if self._escaped:
             self._escaped = False
-            self._string.append(text[at])
+            self._string.add(text[at])
             return text[at]
         match = _INSIDE.match(text, at, end)
         assert match is not None
@@ -242,7 +274,7 @@ class JSONReader:
             self._quoted = (self._quoted[0], self._at + len(piece))
         else:
             self._escaped = piece == "\\"
-            self._string.append(piece)
+            self._string.add(piece)
         return piece
 
     def _is_key(self) -> bool:
@@ -327,11 +359,15 @@ class ValueReader:
         """Take the next piece of text; return paths and values that complete in it."""
         self._text.seek(0, SEEK_END)
         self._text.write(text)
-        return [
-            (event.path, event.value if event.kind == "value" else self._whole(event))
-            for event in self._reader.feed(text)
-            if event.kind in ("value", "end")
-        ]
+        values = []
+        for event in self._reader.feed(text):
+            if event.kind == "value":
+                values.append((event.path, event.value))
+            elif event.kind == "end":
+                # What nests too deep, or holds half a surrogate, is left out.
+                with suppress(ValueError):
+                    values.append((event.path, self._whole(event)))
+        return values
 
     def _whole(self, event: JSONEvent) -> Any:
         self._text.seek(event.start)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import cached_property
-from inspect import formatannotation
+from inspect import formatannotation, signature
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -20,37 +21,42 @@ from typing import (
     get_origin,
 )
 
-from annotated_types import MaxLen
+from annotated_types import BaseMetadata, MaxLen
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     AliasPath,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
-    PlainValidator,
     RootModel,
+    Strict,
     ValidationError,
-    WrapValidator,
     create_model,
 )
+from typing_extensions import Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic.fields import FieldInfo
 
+    from streamval.json_stream import OpenString
+
 Kind: TypeAlias = Literal["object", "array", "string", "other"]
 
 _ANY: frozenset[Kind] = frozenset({"object", "array", "string", "other"})
-_CHANGES_VALUES = (BeforeValidator, PlainValidator, WrapValidator)
 _SCALARS: frozenset[Kind] = frozenset({"string", "other"})
-_KINDS: tuple[tuple[Any, frozenset[Kind]], ...] = (
-    ((str, int, float, Enum), _SCALARS),
-    (type(None), frozenset({"other"})),
-    (bytes, _ANY),
-    ((BaseModel, Mapping), frozenset({"object"})),
-    ((Sequence, AbstractSet), frozenset({"array"})),
-)
+_OBJECT: frozenset[Kind] = frozenset({"object"})
+_ARRAY: frozenset[Kind] = frozenset({"array"})
+# Exactly these: a subclass may make anything of its JSON.
+_KINDS: dict[type, frozenset[Kind]] = {
+    **dict.fromkeys((str, int, float, bool), _SCALARS),
+    type(None): frozenset({"other"}),
+    **dict.fromkeys((dict, Mapping, MutableMapping), _OBJECT),
+    **dict.fromkeys((list, set, frozenset, tuple, deque, Sequence, AbstractSet), _ARRAY),
+}
+# Constraints that judge a value and leave it as it is, or change it once it has been judged.
+_PLAIN = (BaseMetadata, AfterValidator, Strict)
 _SHOWN = 60
 
 
@@ -96,10 +102,10 @@ class Place:
                 return None
         return complaint
 
-    def string_complaint(self, begun: str) -> str | None:
-        """Why a string that begins so (in raw JSON) can be none for here; `None` where it can."""
-        if "\\" in begun:
-            return None  # an escape may stand for anything
+    def string_complaint(self, begun: OpenString) -> str | None:
+        """Why a string that begins so can be none for here; `None` where it can."""
+        if begun.escaped:
+            return None
         complaints = [known.string_complaint(begun) for known in self._alternatives]
         return complaints[0] if all(complaints) else None
 
@@ -145,22 +151,32 @@ class _Type:
         ]
 
     def complaint(self, text: str | bytes, path: str) -> str | None:
-        raw = text.encode() if isinstance(text, str) else text
+        judge = self._judge
+        if judge is None or any(map(_looks_around, self._metadata)):
+            return None
+        raw = text.encode(errors="replace") if isinstance(text, str) else text
         try:
-            self._judge.model_validate_json(b'{"v":' + raw + b"}")
+            judge.model_validate_json(b'{"v":' + raw + b"}")
         except ValidationError as error:
             return complaint_of(error, path, skip=1)
+        except Exception:  # noqa: BLE001  a validator that needs what is around: judged there
+            return None
         return None
 
     @cached_property
-    def _judge(self) -> type[BaseModel]:
+    def _judge(self) -> type[BaseModel] | None:
         # A model of one field, as the configuration of a model is one for its fields.
         annotation = self._annotation
         if self._metadata:
             annotation = Annotated[(annotation, *self._metadata)]
         config: Any = {**self._config, "extra": "ignore", "frozen": False}
         config.pop("alias_generator", None)
-        return create_model("Value", __config__=config, v=(annotation, ...))
+        try:
+            judge = create_model("Value", __config__=config, v=(annotation, ...))
+            judge.model_rebuild()
+        except Exception:  # noqa: BLE001  it cannot be judged by itself; what is around it can
+            return None
+        return judge
 
 
 class _Alternative:
@@ -176,14 +192,23 @@ class _Alternative:
     @cached_property
     def kinds(self) -> frozenset[Kind]:
         """What JSON can become it."""
-        if any(isinstance(known, _CHANGES_VALUES) for known in self._metadata):
-            return _ANY
         origin = self._origin
+        if not self._is_plain or not isinstance(origin, (type, type(Literal))):
+            return _ANY
         if origin is Literal:
             return _SCALARS
-        if not isinstance(origin, type) or (issubclass(origin, BaseModel) and _is_opaque(origin)):
+        if not isinstance(origin, type) or "__get_pydantic_core_schema__" in _own_names(origin):
             return _ANY
-        return next((kinds for known, kinds in _KINDS if issubclass(origin, known)), _ANY)
+        if issubclass(origin, BaseModel):
+            return _ANY if _is_opaque(origin) else _OBJECT
+        if issubclass(origin, Enum):
+            return _SCALARS
+        return _KINDS.get(origin, _ANY)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether the constraints only judge a value, and do not make another one of it."""
+        return all(isinstance(known, _PLAIN) for known in self._metadata)
 
     @cached_property
     def _words(self) -> list[str] | None:
@@ -200,20 +225,24 @@ class _Alternative:
 
     @cached_property
     def _max_length(self) -> int | None:
+        if any(type(known).__module__ != "annotated_types" for known in self._metadata):
+            return None  # one that may stand before the limit, and shorten what is too long
         limits = [known.max_length for known in self._metadata if isinstance(known, MaxLen)]
         return min(limits, default=None)
 
-    def string_complaint(self, begun: str) -> str | None:
+    def string_complaint(self, begun: OpenString) -> str | None:
         if "string" not in self.kinds:
             return "it should not be a string"
-        if self._words is not None and not any(word.startswith(begun) for word in self._words):
+        if self._words is not None and not any(
+            word.startswith(begun.head) and len(word) >= begun.size for word in self._words
+        ):
             words = ", ".join(repr(word) for word in self._words)
-            return f"it should be one of {words}, not {_shortened(begun)}"
+            return f"it should be one of {words}, not {_shortened(begun.head)}"
         limit = self._max_length
-        if limit is None or self.kinds is _ANY or self._config.get("str_strip_whitespace"):
+        if limit is None or self._origin is not str or self._config.get("str_strip_whitespace"):
             return None
-        if self._origin is str and len(begun) > limit:
-            return f"it should have at most {limit} characters, not {_shortened(begun)}"
+        if begun.size > limit:
+            return f"it should have at most {limit} characters, not {_shortened(begun.head)}"
         return None
 
     def child(self, key: str | int) -> _Type | None:
@@ -226,16 +255,29 @@ class _Alternative:
             return self._element(key)
         if "object" not in self.kinds:
             raise ImpossibleError
+        if not issubclass(self._origin, BaseModel):
+            return self._values_of_mapping
         if key not in self._children:
             self._children[key] = self._field(key)
         return self._children[key]
+
+    @cached_property
+    def _values_of_mapping(self) -> _Type | None:
+        arguments = get_args(self._annotation)
+        if len(arguments) != 2:  # noqa: PLR2004  keys and values
+            return None
+        return _Type(arguments[1], (), self._config)
 
     def _element(self, index: int) -> _Type | None:
         arguments = get_args(self._annotation)
         limit = self._max_length
         fixed = self._origin is tuple and arguments and arguments[-1] is not Ellipsis
+        if any(get_origin(argument) is Unpack for argument in arguments):
+            return None
         if fixed:
             limit = len(arguments)
+        elif self._origin is not list:
+            limit = None  # of a set, two that are the same count as one
         if limit is not None and index >= limit:
             message = f"there should be at most {limit} items"
             raise ImpossibleError(message)
@@ -247,9 +289,6 @@ class _Alternative:
         return self._children[key]
 
     def _field(self, key: str) -> _Type | None:
-        if not issubclass(self._origin, BaseModel):
-            arguments = get_args(self._annotation)
-            return _Type(arguments[1], (), self._config) if arguments else None
         model = self._origin
         for name, known in model.model_fields.items():
             if key in _keys(name, known, model.model_config):
@@ -305,7 +344,7 @@ def _members(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[tuple[Any, 
     elif hasattr(annotation, "__value__"):  # a type alias
         yield from _members(annotation.__value__, metadata)
     elif isinstance(annotation, type) and issubclass(annotation, RootModel):
-        if _is_opaque(annotation):
+        if _is_opaque(annotation) or _has_validators(annotation, "root") or annotation.model_config:
             yield Any, metadata
         else:
             root = annotation.model_fields["root"]
@@ -319,17 +358,30 @@ def _is_opaque(model: type[BaseModel]) -> bool:
     decorators = model.__pydantic_decorators__
     return (
         any(known.info.mode != "after" for known in decorators.model_validators.values())
+        or model.__init__ is not BaseModel.__init__
         or bool(decorators.root_validators)
-        or any(
-            "__get_pydantic_core_schema__" in vars(base)
-            for base in model.__mro__[:-1]
-            if base not in (BaseModel, RootModel)
-        )
+        or "__get_pydantic_core_schema__" in _own_names(model)
         or any(
             isinstance(known.validation_alias, (AliasPath, AliasChoices))
             for known in model.model_fields.values()
         )
     )
+
+
+def _own_names(cls: type) -> set[str]:
+    """What a class and its bases define, those of pydantic and Python left out."""
+    known = (BaseModel, RootModel, Enum, object)
+    return {name for base in cls.__mro__ if base not in known for name in vars(base)}
+
+
+def _looks_around(constraint: object) -> bool:
+    """Whether a validator asks for the fields beside its own (the `info` of pydantic)."""
+    if not isinstance(constraint, AfterValidator):
+        return False
+    try:
+        return len(signature(constraint.func).parameters) > 1
+    except ValueError:  # a builtin
+        return False
 
 
 def _has_validators(model: type[BaseModel], name: str) -> bool:

@@ -286,7 +286,7 @@ class Run:
                 return False
             prefix = None
             index = 0
-            if checkpoints is not None and not attempt.reached_the_end:
+            if checkpoints is not None and attempt.may_continue:
                 prefix, index = attempt.text[: attempt.released_to], attempt.next_index
                 kept_tokens += attempt.standing_tokens
                 checkpoints.rewind()

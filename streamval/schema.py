@@ -7,8 +7,7 @@ nothing inside of it is judged before all of it is there.
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from io import SEEK_END, StringIO
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -52,6 +51,11 @@ class Schema(Generic[T]):
         self.place = Place.of(wanted)
 
     @property
+    def is_scalar(self) -> bool:
+        """Whether it is neither an object nor an array: then all of the text is its JSON."""
+        return not (self.place.takes("object") or self.place.takes("array"))
+
+    @property
     def name(self) -> str:
         """What messages call it."""
         return name_of(self.type)
@@ -70,6 +74,8 @@ class Schema(Generic[T]):
         Raises:
             ValidationError: If there is none (pydantic's).
         """
+        if self.is_scalar:
+            return self.adapter.validate_json(text.strip())
         reader = JSONReader(root=self.root)
         reader.feed(text)
         return self.adapter.validate_json(text[reader.began_at : reader.ended_at].strip())
@@ -118,6 +124,7 @@ class SchemaWatch:
 
     Attributes:
         complete: Whether all of the JSON is there, and right.
+        begun_before: Of a complaint, whether what it is about had begun before the last piece.
 
     Example:
         >>> watch = SchemaWatch(Schema(dict[str, int]))
@@ -129,40 +136,49 @@ class SchemaWatch:
 
     def __init__(self, schema: Schema[Any]) -> None:
         self.complete = False
+        self.begun_before = False
         self._schema = schema
         self._reader = JSONReader(root=schema.root)
         self._text = StringIO()
         self._size = 0
         self._open: list[_Open] = []
+        self._behind = False
 
     def feed(self, text: str) -> str | None:
         """Take the next piece of text; return what is wrong with it, or `None`."""
-        self._keep(text)
+        if self._schema.is_scalar:
+            return None
+        if self._behind:
+            self._catch_up()
+        before = self._size
+        self._text.write(text)
+        self._size += len(text)
         for event in self._reader.feed(text):
             try:
                 complaint = self._judge(event)
             except ImpossibleError as error:
                 complaint = f"{event.path}: {error}"
             if complaint is not None:
+                self.begun_before = event.start < before
                 return complaint
         if self._reader.error is not None:
+            self.begun_before = True
             return f"no valid JSON at {self._reader.error}"
-        return self._string_complaint()
+        return self._string_complaint(before)
 
     def __copy__(self) -> SchemaWatch:
-        twin: SchemaWatch = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._reader = copy(self._reader)
-        twin._open = [replace(known) for known in self._open]
-        return twin  # it shares the text, until one of the two writes on
+        twin = SchemaWatch(self._schema)
+        # It shares the text, which only grows, and reads it again if it is ever fed: copies are
+        # made for each chunk, and few of them are used.
+        twin._text, twin._size, twin._behind = self._text, self._size, True
+        twin.complete = self.complete
+        return twin
 
-    def _keep(self, text: str) -> None:
-        if self._text.seek(0, SEEK_END) != self._size:
-            known = self._text.getvalue()[: self._size]
-            self._text = StringIO()
-            self._text.write(known)
-        self._text.write(text)
-        self._size += len(text)
+    def _catch_up(self) -> None:
+        self._behind = False
+        known = self._text.getvalue()[: self._size]
+        self._text, self._size = StringIO(), 0
+        self.feed(known)
 
     def _judge(self, event: JSONEvent) -> str | None:
         if event.kind == "key":
@@ -189,6 +205,7 @@ class SchemaWatch:
         self._next()
         self._text.seek(ended.start)
         text = self._text.read(event.end - ended.start)
+        self._text.seek(0, SEEK_END)
         if self._open:
             return None if ended.place is None else ended.place.complaint(text, event.path)
         complaint = self._schema.complaint(text)
@@ -203,11 +220,12 @@ class SchemaWatch:
         if self._open and isinstance(self._open[-1].key, int):
             self._open[-1].key += 1
 
-    def _string_complaint(self) -> str | None:
+    def _string_complaint(self, before: int) -> str | None:
         """What is wrong with a string that has only begun."""
         begun = self._reader.open_string
         if begun is None:
             return None
+        self.begun_before = begun.start < before
         try:
             place = self._due()
         except ImpossibleError as error:

@@ -62,6 +62,8 @@ class Typed(Generic[T]):
             self._checks.validate_python(value, strict=True)
         except ValidationError as error:
             return complaint_of(error, "$")
+        except Exception as error:  # noqa: BLE001  a validator of the type's own
+            return f"{type(error).__name__}: {error}"
         return None
 
     def value_of(self, instance: BaseModel) -> T:
@@ -128,16 +130,17 @@ class Call:
             with self._timed("pre"):
                 await self._condition(contract.stages.pre, self._given)
         except Exception as violation:
-            await self._tell("pre", "failed", str(violation))
+            why = str(violation) or type(violation).__name__
+            await self._tell("pre", "failed", why)
             if not contract.pre_remedy or not contract.params["tries"]:
-                message = f"the precondition is violated: {violation}"
+                message = f"the precondition is violated: {why}"
                 raise ContractViolationError(message, "pre") from violation
             with self._timed("pre"):
                 self.current_input = await self._ask(
                     "pre",
                     contract.input,
                     contract.stages.pre,
-                    [str(violation)],
+                    [why],
                     attempts=contract.params["tries"],
                 )
         await self._tell("pre", "passed")
@@ -162,11 +165,13 @@ class Call:
     async def _output(self) -> Any:
         contract = self._contract
         tries = contract.params["tries"] if contract.post_remedy else 0
-        with self._timed("output"):
-            result = await self._ask(
-                "output", contract.output, contract.stages.post, [], attempts=1 + tries
-            )
-        self._seconds["output"] -= self._seconds.get("post", 0.0)
+        try:
+            with self._timed("output"):
+                result = await self._ask(
+                    "output", contract.output, contract.stages.post, [], attempts=1 + tries
+                )
+        finally:
+            self._seconds["output"] -= self._seconds.get("post", 0.0)
         await self._tell("output", "passed")
         return result
 
@@ -176,7 +181,7 @@ class Call:
         with self._timed("forward"):
             others = _taken(contract.forward, self._others)
             returned = await call(contract.forward, self.owner, given, **others)
-        if contract.params["graceful"]:
+        if contract.params["graceful"] or (self.successful and returned is self.result):
             return returned
         if (complaint := contract.output.complaint(returned)) is not None:
             message = f"forward returned no {contract.output.name}: {complaint}"
@@ -216,7 +221,11 @@ class Call:
             logger.info("%s asks: %s", type(self.owner).__name__, prompt)
         run = pipeline.start(prompt)
         run.subscribe(self._relay(stage))
-        result = await run
+        try:
+            result = await run
+        except Exception as error:
+            await self._tell(stage, "failed", f"{type(error).__name__}: {error}")
+            raise
         if result.success and kept:
             return kept[-1]
         why = "; ".join(failure.for_prompt() for failure in result.failures) or "it was cut short"

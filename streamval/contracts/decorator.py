@@ -66,6 +66,15 @@ class Contract:
         if not hasattr(cls, "prompt"):
             message = f"{cls.__name__} needs a prompt: a property that says what the model is to do"
             raise UsageError(message)
+        self._cls = cls
+        self._terms: dict[str, Any] = {
+            "pre_remedy": pre_remedy,
+            "post_remedy": post_remedy,
+            "accumulate_errors": accumulate_errors,
+            "verbose": verbose,
+            "params": params,
+            "backend": backend,
+        }
         self.pre_remedy = pre_remedy
         self.post_remedy = post_remedy
         self.accumulate_errors = accumulate_errors
@@ -74,6 +83,10 @@ class Contract:
         self._backend = backend
         self._made_backend: Backend | None = None
         self.forward = cls.forward
+        for name in ("pre", "act", "post", "forward"):
+            if isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
+                message = f"{cls.__name__}.{name} must be a plain method, with self"
+                raise UsageError(message)
         self.parameter, input_type, output_type = _types_of(cls.forward, cls)
         self.input: Typed[Any] = Typed(input_type)
         self.output: Typed[Any] = Typed(output_type)
@@ -85,6 +98,16 @@ class Contract:
         self.act_output: Typed[Any] | None = None
         if self.stages.act is not None:
             self.act_output = Typed(_types_of(self.stages.act, cls)[2])
+
+    def of(self, cls: type[Expression]) -> Contract:
+        """The contract of a class that inherits from the contracted one: the same terms."""
+        if cls is self._cls:
+            return self
+        if "_contract" not in vars(cls):
+            cls._contract = Contract(cls, **self._terms)
+        inherited = cls._contract
+        assert inherited is not None
+        return inherited
 
     def begin(self, owner: Expression, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """A call of an instance, with its input bound."""
@@ -99,6 +122,15 @@ class Contract:
             self._made_backend = as_backend(self._backend)
         return self._made_backend
 
+    def _known(self, others: dict[str, Any]) -> dict[str, Any]:
+        """The other arguments, if somebody takes each of them."""
+        takers = [self.forward] + ([self.stages.act] if self.stages.act else [])
+        for name in others:
+            if not any(_takes(method, name) for method in takers):
+                message = f"neither act nor forward takes an argument {name!r}"
+                raise UsageError(message)
+        return others
+
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The input, wherever it was given, and the other arguments."""
         if len(args) > 1:
@@ -108,12 +140,19 @@ class Contract:
             if self.parameter in kwargs:
                 message = f"the input was given twice, by position and as {self.parameter!r}"
                 raise UsageError(message)
-            return args[0], kwargs
+            return args[0], self._known(kwargs)
         for name in (self.parameter, "input"):
             if name in kwargs:
-                return kwargs.pop(name), kwargs
+                return kwargs.pop(name), self._known(kwargs)
         message = f"there is no input: give it first, or as {self.parameter}= or input="
         raise UsageError(message)
+
+
+def _takes(method: Callable[..., Any], name: str) -> bool:
+    parameters = inspect.signature(method).parameters
+    return name in parameters or any(
+        known.kind is inspect.Parameter.VAR_KEYWORD for known in parameters.values()
+    )
 
 
 def contract(
@@ -200,6 +239,9 @@ def _checked(given: RetryParams) -> RetryParams:
         message = f"remedy_retry_params has no {min(unknown)!r}; there are {known}"
         raise UsageError(message)
     params: RetryParams = {**DEFAULT_RETRY_PARAMS, **given}
+    if not isinstance(params["tries"], int):
+        message = f"tries in remedy_retry_params is a whole number, not {params['tries']!r}"
+        raise UsageError(message)
     negative = [
         name for name, value in params.items() if isinstance(value, (int, float)) and value < 0
     ]
@@ -219,7 +261,11 @@ def _types_of(method: Callable[..., Any], cls: type) -> tuple[str, Any, Any]:
     ):
         message = f"{where} needs a parameter for the input, after self"
         raise UsageError(message)
-    hints = get_type_hints(method, include_extras=True)
+    try:
+        hints = get_type_hints(method, include_extras=True)
+    except NameError as error:
+        message = f"{where} has a type that is not known here: {error}"
+        raise UsageError(message) from None
     name = parameters[0].name
     for missing in {name, "return"} - set(hints):
         what = "a return type" if missing == "return" else f"a type for {missing!r}"

@@ -101,7 +101,7 @@ class Expression:
         """
         if self._contract is None:
             return await call(self.forward, *args, **kwargs)
-        begun = self._contract.begin(self, args, kwargs)
+        begun = self._contract.of(type(self)).begin(self, args, kwargs)
         token = _call.set(begun)
         try:
             return await begun.run()
@@ -123,7 +123,10 @@ class Expression:
         self.sinks = (*self.sinks, sink)
 
         def remove() -> None:
-            self.sinks = tuple(known for known in self.sinks if known is not sink)
+            sinks = list(self.sinks)
+            if sink in sinks:
+                sinks.remove(sink)  # one of them, if it has subscribed twice
+            self.sinks = tuple(sinks)
 
         return Disposable(remove)
 

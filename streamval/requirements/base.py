@@ -65,6 +65,10 @@ class Requirement:
     """Whether chunks come with the raw text between them (whitespace, mostly) in front, so that
     joined they are the output. For a subclass that parses."""
 
+    resumable: bool = True
+    """Whether, once it has failed a chunk, a repair may go on from the chunk before: what it
+    complains of has not begun in what was delivered."""
+
     _output: str | None = None
 
     def __init__(

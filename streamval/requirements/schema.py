@@ -43,6 +43,11 @@ class MatchesSchema(Requirement):
         twin._watch = copy(self._watch)
         return twin
 
+    @property
+    def resumable(self) -> bool:  # type: ignore[override]
+        """Not where the value that failed had begun before the chunk: a prefix cannot take it back."""
+        return self._watch is None or not self._watch.begun_before
+
     async def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
