@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamval.json_stream import ValueReader
 from streamval.transcript import Transcript
+from streamval.values import ValueReader
 
 if TYPE_CHECKING:
     from streamval.chunks import Chunk

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-import types
 from collections import deque
 from collections.abc import Mapping, MutableMapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import cached_property
-from inspect import formatannotation, signature
+from inspect import formatannotation
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
     TypeAlias,
-    Union,
     get_args,
     get_origin,
 )
@@ -24,22 +22,24 @@ from typing import (
 from annotated_types import BaseMetadata, MaxLen
 from pydantic import (
     AfterValidator,
-    AliasChoices,
-    AliasPath,
     BaseModel,
     ConfigDict,
-    RootModel,
     Strict,
     ValidationError,
     create_model,
 )
 from typing_extensions import Unpack
 
+from streamval.annotations import (
+    has_validators,
+    is_opaque,
+    keys_of,
+    looks_around,
+    members,
+    own_names,
+)
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic.fields import FieldInfo
-
     from streamval.json_stream import OpenString
 
 Kind: TypeAlias = Literal["object", "array", "string", "other"]
@@ -147,12 +147,12 @@ class _Type:
     def alternatives(self) -> list[_Alternative]:
         return [
             _Alternative(annotation, metadata, self._config)
-            for annotation, metadata in _members(self._annotation, self._metadata)
+            for annotation, metadata in members(self._annotation, self._metadata)
         ]
 
     def complaint(self, text: str | bytes, path: str) -> str | None:
         judge = self._judge
-        if judge is None or any(map(_looks_around, self._metadata)):
+        if judge is None or any(map(looks_around, self._metadata)):
             return None
         raw = text.encode(errors="replace") if isinstance(text, str) else text
         try:
@@ -197,10 +197,10 @@ class _Alternative:
             return _ANY
         if origin is Literal:
             return _SCALARS
-        if not isinstance(origin, type) or "__get_pydantic_core_schema__" in _own_names(origin):
+        if not isinstance(origin, type) or "__get_pydantic_core_schema__" in own_names(origin):
             return _ANY
         if issubclass(origin, BaseModel):
-            return _ANY if _is_opaque(origin) else _OBJECT
+            return _ANY if is_opaque(origin) else _OBJECT
         if issubclass(origin, Enum):
             return _SCALARS
         return _KINDS.get(origin, _ANY)
@@ -291,8 +291,8 @@ class _Alternative:
     def _field(self, key: str) -> _Type | None:
         model = self._origin
         for name, known in model.model_fields.items():
-            if key in _keys(name, known, model.model_config):
-                if _has_validators(model, name):
+            if key in keys_of(name, known, model.model_config):
+                if has_validators(model, name):
                     return None
                 return _Type(known.annotation, tuple(known.metadata), model.model_config)
         if model.model_config.get("extra") == "forbid":
@@ -328,73 +328,3 @@ def _shortened(value: Any) -> str:
 
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
-
-
-def _members(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """The members of a union, each with the constraints on it; the type itself if it is none."""
-    origin = get_origin(annotation)
-    if origin is Annotated:
-        inner, *more = get_args(annotation)
-        yield from _members(inner, (*metadata, *more))
-    elif origin in (Union, types.UnionType):
-        for member in get_args(annotation):
-            yield from _members(member, metadata)
-    elif hasattr(annotation, "__supertype__"):  # a NewType
-        yield from _members(annotation.__supertype__, metadata)
-    elif hasattr(annotation, "__value__"):  # a type alias
-        yield from _members(annotation.__value__, metadata)
-    elif isinstance(annotation, type) and issubclass(annotation, RootModel):
-        if _is_opaque(annotation) or _has_validators(annotation, "root") or annotation.model_config:
-            yield Any, metadata
-        else:
-            root = annotation.model_fields["root"]
-            yield from _members(root.annotation, (*metadata, *root.metadata))
-    else:
-        yield annotation, metadata
-
-
-def _is_opaque(model: type[BaseModel]) -> bool:
-    """Whether a model may make something else of its JSON before it judges it."""
-    decorators = model.__pydantic_decorators__
-    return (
-        any(known.info.mode != "after" for known in decorators.model_validators.values())
-        or model.__init__ is not BaseModel.__init__
-        or bool(decorators.root_validators)
-        or "__get_pydantic_core_schema__" in _own_names(model)
-        or any(
-            isinstance(known.validation_alias, (AliasPath, AliasChoices))
-            for known in model.model_fields.values()
-        )
-    )
-
-
-def _own_names(cls: type) -> set[str]:
-    """What a class and its bases define, those of pydantic and Python left out."""
-    known = (BaseModel, RootModel, Enum, object)
-    return {name for base in cls.__mro__ if base not in known for name in vars(base)}
-
-
-def _looks_around(constraint: object) -> bool:
-    """Whether a validator asks for the fields beside its own (the `info` of pydantic)."""
-    if not isinstance(constraint, AfterValidator):
-        return False
-    try:
-        return len(signature(constraint.func).parameters) > 1
-    except ValueError:  # a builtin
-        return False
-
-
-def _has_validators(model: type[BaseModel], name: str) -> bool:
-    return any(
-        known.info.mode != "after" and (name in known.info.fields or "*" in known.info.fields)
-        for known in model.__pydantic_decorators__.field_validators.values()
-    )
-
-
-def _keys(name: str, known: FieldInfo, config: ConfigDict) -> set[str]:
-    """The keys under which a field may come."""
-    alias = known.validation_alias if known.validation_alias is not None else known.alias
-    if not isinstance(alias, str):
-        return {name}
-    by_name = config.get("populate_by_name") or config.get("validate_by_name")
-    return {alias, name} if by_name else {alias}

@@ -102,7 +102,6 @@ class Field_(BaseModel):
         (dict[str, JsonValue], '{"data": {"a": [1]}}'),
         (Generic2[int], '{"a": 1, "b": "x"}'),
         (Counter[str], '{"a": 1}'),
-        (tuple[int, *tuple[str, ...]], '[1, "a"]'),
         (list[Point], '[[1, "x"], {"a": 1, "b": "x"}]'),
         (Field_, '{"value": 1, "split": "a,b", "skipped": "no"}'),
         (list[Loose], "[[1, 2]]"),
