@@ -22,6 +22,9 @@ class Limit(Requirement):
 
     Fails with the chunk that goes over the upper limit; passes early where there is only a lower
     one and it is reached. A lower limit not reached is found at the end.
+
+    Under an upper limit every chunk is unknown, as the next may go over: with ``hold=True`` nothing
+    is delivered before the end. With a lower limit alone, nothing before it is reached.
     """
 
     def __init__(

@@ -25,7 +25,8 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9ff
 class NoRepetition(Requirement):
     """No chunk may say what one before it said, but for case, spacing and punctuation.
 
-    Small models fall into loops; this stops one at its first turn.
+    Small models fall into loops; this stops one at its first turn. Every verdict is pass or fail, so
+    `hold` changes nothing.
 
     Args:
         min_words: Shorter chunks ("Yes.") may come again.

@@ -21,7 +21,7 @@ class ForbiddenPattern(Requirement):
     """Nothing in the output may match a pattern. Fails with the chunk in which it does.
 
     A match that reaches across chunks is found at the end of the stream, unless the requirement
-    has a coarser `chunking` of its own.
+    has a coarser `chunking` of its own. Every verdict is pass or fail, so `hold` changes nothing.
     """
 
     def __init__(self, pattern: re.Pattern[str], description: str, **options: Any) -> None:
@@ -76,7 +76,11 @@ def forbidden_pattern(pattern: str, description: str | None = None, **options: A
 
 
 class RequiredPattern(Requirement):
-    """Every chunk, or the output somewhere, must match a pattern."""
+    """Every chunk, or the output somewhere, must match a pattern.
+
+    Where it has to match somewhere, chunks are unknown until it does: with ``hold=True`` nothing is
+    delivered before. Where each has to, every verdict is pass or fail.
+    """
 
     def __init__(
         self, pattern: re.Pattern[str], description: str, *, each: bool, **options: Any

@@ -8,6 +8,7 @@ import pytest
 import streamval as sv
 from streamval.components import render
 from streamval.errors import RunError, UsageError, ValidatorError
+from tests.support.openai_server import openai_server
 from tests.support.sources import Spoken
 from tests.support.virtual_time import run_virtually
 
@@ -242,6 +243,32 @@ async def test_without_the_adapter_the_judge_is_asked_with_a_warning():
         )
     assert not result
     assert backend.asked == ["Hi."]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Pydantic serializer warnings")
+@pytest.mark.parametrize(
+    ("how", "asked"),
+    [
+        ("openai/checker", {"model": "checker"}),
+        (
+            {"extra_body": {"lora": [{"id": 0, "scale": 1.0}]}},
+            {"model": "fine", "lora": [{"id": 0, "scale": 1.0}]},
+        ),
+    ],
+    ids=["as vLLM names it", "as llama.cpp switches it on"],
+)
+async def test_litellm_asks_the_adapter_of_a_real_server(how, asked):
+    async with openai_server() as server:
+        backend = sv.LiteLLMBackend(
+            "openai/fine", api_base=server.url, api_key="sk-x", adapters={"requirement_check": how}
+        )
+        with pytest.raises(ValidatorError, match="likelihood"):  # the server only counts
+            await sv.ALoraRequirement("be kind").validate(
+                backend, sv.Context().with_output("Hello.")
+            )
+    body = server.requests[0].body
+    assert {name: body[name] for name in asked} == asked
+    assert body["messages"][-1]["content"] == "Requirement: be kind"
 
 
 def test_an_adapter_needs_a_description():
