@@ -303,8 +303,8 @@ async def side_by_side(*work: Coroutine[Any, Any, T]) -> list[T]:
     Raises:
         Exception: The first that one of them raises; the others are cancelled and have ended.
     """
-    if not work:
-        return []
+    if len(work) < 2:  # noqa: PLR2004  nobody to run beside
+        return [await one for one in work]
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return list(await asyncio.gather(*tasks))
