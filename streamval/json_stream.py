@@ -211,17 +211,18 @@ class JSONReader:
     def _read(self, text: str, events: list[JSONEvent]) -> str:
         """Read until the JSON ends or turns out to be none; returns the text that is left."""
         done = 0
+        parser, frames = self._parser, self._frames
         while done < len(text):
             piece = self._next_piece(text, done)
             try:
-                self._parser.send(piece.encode(errors="replace"))
+                parser.send(piece.encode(errors="replace"))
             # A number of thousands of digits is a SystemError.
             except (ijson.JSONError, ValueError, SystemError) as error:
                 return self._broken(error, text[done:])
             done += len(piece)
             self._at += len(piece)
-            if self._frames:
-                self._frames[-1].since.append(piece)
+            if frames:
+                frames[-1].since.append(piece)
             if self.began_at is None:
                 self._candidate.append(piece)
             if self._found:

@@ -74,6 +74,7 @@ class Place:
 
     def __init__(self, types: tuple[_Type, ...]) -> None:
         self._types = types
+        self._places: dict[tuple[_Type, ...], Place] = {}
 
     @classmethod
     def of(cls, annotation: Any) -> Place:
@@ -128,7 +129,11 @@ class Place:
             found.append(child)
         if not found:
             raise ImpossibleError(reason)
-        return Place(tuple(found))
+        types = tuple(found)
+        place = self._places.get(types)
+        if place is None:
+            place = self._places[types] = Place(types)
+        return place
 
 
 class _Type:
