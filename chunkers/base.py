@@ -269,7 +269,10 @@ def describe_chunking(chunking: Chunking) -> str:
 
 def takes_audio(chunking: Chunking) -> bool:
     """Whether it cuts sound, which is bytes, and not text."""
-    return bool(getattr(start_chunker(chunking), "audio", False))
+    if chunking is None or isinstance(chunking, (str, ChunkingStrategy)):
+        return False
+    made = chunking if hasattr(chunking, "audio") else start_chunker(chunking)
+    return bool(getattr(made, "audio", False))
 
 
 def finer(inner: Chunking, outer: Chunking) -> bool:
