@@ -97,6 +97,9 @@ def sentence_limit(
 ) -> Requirement:
     """At least and at most so many sentences, as `SentenceChunker` finds them.
 
+    Counts the sentences of each chunk, so the chunks must not cut through sentences: with a pipeline
+    chunking of ``"word"`` or `None`, give it ``chunking="sentence"``.
+
     Example:
         >>> sentence_limit(at_least=2, at_most=4).description
         'at least 2 and at most 4 sentences'

@@ -45,7 +45,9 @@ class ForbiddenPattern(Requirement):
 def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
     """None of these words or phrases, in whatever case, as whole words.
 
-    Checked only, never put into a prompt: naming a word invites it.
+    Checked only, never put into a prompt: naming a word invites it. A chunk is judged by itself, so
+    the chunks must not cut through words: with a pipeline chunking of `None`, give it
+    ``chunking="word"`` (which sees no phrases before the end).
 
     Raises:
         UsageError: If there are no words, or a single string is given for them.
