@@ -95,7 +95,11 @@ def fan_out(
         ) -> DisposableBase:
             with scope() as current:
                 fan = Fan(
-                    options, current, observer.on_next, observer.on_error, observer.on_completed
+                    options,
+                    current,
+                    observer.on_error,
+                    observer.on_completed,
+                    on_verdict=observer.on_next,
                 )
                 upstream = source.subscribe(
                     fan.on_chunk, fan.on_error, fan.on_completed, scheduler=scheduler

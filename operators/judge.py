@@ -10,7 +10,6 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 from streamval.fan import Fan, FanOptions
 from streamval.requirements.base import as_requirements
 from streamval.scope import scope
-from streamval.verdicts import TriStateMerge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamval.chunks import Chunk
     from streamval.requirements.base import Requirement
-    from streamval.verdicts import Check, Verdict
+    from streamval.verdicts import Check
 
 
 def judge(
@@ -61,20 +60,16 @@ def judge(
         def subscribe(
             observer: ObserverBase[Check], scheduler: SchedulerBase | None = None
         ) -> DisposableBase:
-            merge = TriStateMerge()
             upstream = SerialDisposable()
-
-            def tell(verdict: Verdict) -> None:
-                failed = verdict.result.success == "fail"
-                if failed:
-                    upstream.dispose()
-                for check in merge.add(verdict):
-                    observer.on_next(check)
-                if failed:
-                    fan.on_completed()
-
             with scope() as current:
-                fan = Fan(fan_options, current, tell, observer.on_error, observer.on_completed)
+                fan = Fan(
+                    fan_options,
+                    current,
+                    observer.on_error,
+                    observer.on_completed,
+                    on_check=observer.on_next,
+                    cut=upstream.dispose,
+                )
                 upstream.disposable = source.subscribe(
                     fan.on_chunk, fan.on_error, fan.on_completed, scheduler=scheduler
                 )

@@ -6,6 +6,7 @@ Without observables; the operators `fan_out` and `judge` wrap it.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from streamval.chunks import Chunk
 from streamval.errors import UsageError
 from streamval.lanes import UNKNOWN, Lane
 from streamval.scope import running_loop
-from streamval.verdicts import Verdict
+from streamval.verdicts import CheckOrder, Row, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from streamval.requirements.base import Requirement
     from streamval.results import PartialValidationResult
     from streamval.scope import Scope
+    from streamval.verdicts import Check
 
 MAX_PENDING_CHUNKS = 64
 
@@ -56,25 +58,42 @@ class FanOptions:
 
 
 class Fan:
-    """The lanes of one subscription, and how many verdicts each open chunk still waits for."""
+    """The lanes of one subscription, and the rows of verdicts that they fill.
+
+    Args:
+        options: Who judges, and how.
+        scope: Owns the lanes' workers.
+        failed: Called with what the source or a validator raised.
+        ended: Called once the source has ended and all verdicts are in.
+        on_verdict: Called with each verdict, as they come.
+        on_check: Called with each check, in chunk order, up to the first that failed.
+        cut: Called at the first failed verdict, whoever else still judges earlier chunks: no more
+            chunks are wanted.
+    """
 
     def __init__(
         self,
         options: FanOptions,
         scope: Scope,
-        tell: Callable[[Verdict], None],
         failed: Callable[[Exception], None],
         ended: Callable[[], None],
+        *,
+        on_verdict: Callable[[Verdict], None] | None = None,
+        on_check: Callable[[Check], None] | None = None,
+        cut: Callable[[], None] | None = None,
     ) -> None:
         # Kept, as asking for it costs a system call on Python 3.11, and is needed for each chunk.
         self._loop = running_loop()
-        self._tell = tell
         self._failed = failed
         self._ended = ended
+        self._on_verdict = on_verdict
+        self._on_check = on_check
+        self._cut = cut
         self._demand = scope.demand
         self._max_pending = options.max_pending_chunks
         self._count = 0
-        self._open: dict[int, _Open] = {}
+        self._rows: deque[Row] = deque()
+        self._order = CheckOrder()
         self._began_at = (options.index, options.start)
         self._last: Chunk | None = None
         self._limit: int | None = None
@@ -102,45 +121,32 @@ class Fan:
         """A chunk to judge."""
         if self._limit is not None:
             return
-        position = self._count
+        row = Row(chunk, len(self.lanes), self._count)
         self._count += 1
-        if not self.lanes:
-            self._tell(Verdict(-1, chunk, UNKNOWN, 0, position))
-            return
         self._last = chunk
-        self._open[chunk.index] = _Open(position, len(self.lanes))
+        self._rows.append(row)
+        if not self.lanes and self._on_verdict is not None:
+            self._on_verdict(Verdict(-1, chunk, UNKNOWN, 0, row.position))
         caller = asyncio.current_task(self._loop)
         for lane in self.lanes:
-            lane.feed(chunk, caller)
-        if self._open:  # some lane has to wait for something
-            if not self._holding and len(self._open) >= self._max_pending:
+            result = lane.judge(row, caller)
+            if result is not None:
+                self._add(row, lane, result)
+            if self._limit is not None:
+                break
+        self._settle()
+        if self._rows:  # some lane has to wait for something
+            if not self._holding and len(self._rows) >= self._max_pending:
                 self._holding = True
                 self._demand.hold()
             self._demand.yield_turn()
 
-    def on_judged(
-        self, lane: Lane, chunk: Chunk, result: PartialValidationResult, reach: int
-    ) -> None:
-        """A lane has spoken."""
-        index = chunk.index
-        if self._limit is not None and index >= self._limit:
+    def on_judged(self, row: Row, lane: Lane, result: PartialValidationResult) -> None:
+        """A lane has spoken on a chunk that it could not judge on the spot."""
+        if self._limit is not None and row.chunk.index >= self._limit:
             return
-        open_ = self._open[index]
-        open_.missing -= 1
-        if result.success == "fail":
-            self._limit = index
-            self._open = {known: o for known, o in self._open.items() if known < index}
-            for other in self.lanes:
-                other.stop_at(index)
-        elif not open_.missing:
-            del self._open[index]
-        if self._holding and len(self._open) < self._max_pending:
-            self._holding = False
-            self._demand.release()
-        covered = reach if lane.requirement.hold else None
-        self._tell(Verdict(lane.position, chunk, result, len(self.lanes), open_.position, covered))
-        if self._source_ended:
-            self._complete_if_done()
+        self._add(row, lane, result)
+        self._settle()
 
     def on_completed(self) -> None:
         """No more chunks will come."""
@@ -154,7 +160,7 @@ class Fan:
                 replace(tail, text=nothing, index=index, start=end, end=end, separator=nothing)
             )
         self._source_ended = True
-        self._complete_if_done()
+        self._settle()
 
     def on_error(self, error: Exception) -> None:
         """The source, or a validator, has raised."""
@@ -164,25 +170,46 @@ class Fan:
     def stop(self) -> None:
         """Nobody wants verdicts any more."""
         self._limit = -1
-        self._open.clear()
+        self._rows.clear()
         for lane in self.lanes:
             lane.stop_at(-1)
-        if self._holding:
-            self._holding = False
-            self._demand.release()
+        self._let_go()
 
-    def _complete_if_done(self) -> None:
-        if self._source_ended and not self._open:
+    def _add(self, row: Row, lane: Lane, result: PartialValidationResult) -> None:
+        row.add(lane.position, result)
+        if result.success == "fail":
+            self._stop_after(row)
+        if self._on_verdict is not None:
+            covered = None if row.covered is None else row.covered.get(lane.position)
+            self._on_verdict(
+                Verdict(lane.position, row.chunk, result, len(self.lanes), row.position, covered)
+            )
+
+    def _stop_after(self, failed: Row) -> None:
+        """A chunk has failed: it and later ones need no verdict, earlier ones still do."""
+        self._limit = failed.chunk.index
+        while self._rows[-1] is not failed:
+            self._rows.pop()
+        for lane in self.lanes:
+            lane.stop_at(self._limit)
+        if self._cut is not None:
+            self._source_ended = True
+            self._cut()
+
+    def _settle(self) -> None:
+        """Make checks of the rows that are done, but for those behind one that is not."""
+        rows = self._rows
+        while rows and rows[0].done:
+            row = rows.popleft()
+            if self._on_check is not None:
+                self._on_check(self._order.check(row))
+        self._let_go()
+        if self._source_ended and not rows:
             for lane in self.lanes:
                 lane.stop_at(-1)
             self._ended()
 
-
-class _Open:
-    """A chunk that waits for verdicts."""
-
-    __slots__ = ("missing", "position")
-
-    def __init__(self, position: int, missing: int) -> None:
-        self.position = position
-        self.missing = missing
+    def _let_go(self) -> None:
+        if self._holding and len(self._rows) < self._max_pending:
+            self._holding = False
+            self._demand.release()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamval.context import Context
     from streamval.requirements.base import Requirement
     from streamval.scope import Scope
+    from streamval.verdicts import Row
 
 UNKNOWN = PartialValidationResult("unknown")
 _RANK = {"pass": 0, "unknown": 1, "fail": 2}
@@ -39,7 +40,7 @@ class Lane:
     Args:
         position: Which lane this is, from 0.
         state: What it goes on from.
-        judged: Called with each verdict, and the offset up to which it is a pass.
+        judged: Called with each verdict that took longer than `judge`.
         failed: Called with what the validator raised, where that ends the run.
         scope: Owns the workers.
         nested: Whether its own chunks never reach across the pipeline's, so that each of those
@@ -53,7 +54,7 @@ class Lane:
         self,
         position: int,
         state: LaneState,
-        judged: Callable[[Lane, Chunk, PartialValidationResult, int], None],
+        judged: Callable[[Row, Lane, PartialValidationResult], None],
         failed: Callable[[Exception], None],
         scope: Scope,
         *,
@@ -74,13 +75,12 @@ class Lane:
         self._backend = backend
         self._ctx = ctx
         self._checkpoints = checkpoints
-        self._chunks: deque[Chunk] = deque()
-        self._alone = self._chunker is None and self.requirement.timeout is None
+        self._rows: deque[Row] = deque()
+        self._alone = not (self._chunker or self.requirement.timeout or self.requirement.hold)
         self._idle: list[Worker[PartialValidationResult]] = []
-        self._judging: dict[Worker[PartialValidationResult], Chunk | None] = {}
+        self._workers: list[Worker[PartialValidationResult]] = []
         self._limit: int | None = None
-        # Of chunks cut again here: how far each is a pass, and the chunker after it.
-        self._reach: dict[int, int] = {}
+        # Of chunks cut again here: the chunker after each.
         self._cut_after: dict[int, Chunker | None] = {}
         self._add_worker()
 
@@ -89,50 +89,49 @@ class Lane:
         """Whether the end of the stream may still bring out a chunk of its own."""
         return self._chunker is not None and not self._nested
 
-    def feed(self, chunk: Chunk, caller: asyncio.Task[Any] | None) -> None:
+    def judge(self, row: Row, caller: asyncio.Task[Any] | None) -> PartialValidationResult | None:
         """Judge a chunk, or queue it while all workers are busy.
 
         A chunk without text is the end of the stream: the tail is due.
 
         Args:
-            chunk: What to judge.
+            row: Whose chunk to judge.
             caller: The current task, if there is one.
+
+        Returns:
+            The verdict, or `None` where it will be told later.
         """
-        if self._limit is not None and chunk.index >= self._limit:
-            return
         if not self._idle:
-            self._chunks.append(chunk)
-            if len(self._judging) < self.requirement.max_concurrency:
+            self._rows.append(row)
+            if len(self._workers) < self.requirement.max_concurrency:
                 self._add_worker()
-            return
+            return None
         worker = self._idle[-1]
-        self._judging[worker] = chunk
+        worker.job = row
         try:
-            result = worker.first_step(self._judgement(chunk), caller)
+            result = worker.first_step(self._judgement(row), caller)
         except asyncio.CancelledError:
-            self._judging[worker] = None
-            self._raised(chunk, self._cancelled_from_inside())
+            result = self._cancelled_from_inside()
         except Exception as error:  # noqa: BLE001  its on_error decides
-            self._judging[worker] = None
-            self._raised(chunk, error)
-        else:
-            if result is WAITING:
-                self._idle.pop()
-            else:
-                self._judging[worker] = None
-                self._conclude(chunk, result)
+            result = error
+        if result is WAITING:
+            self._idle.pop()
+            return None
+        worker.job = None
+        return self._concluded(row, result)
 
     def stop_at(self, index: int) -> None:
         """Chunk `index` and later ones need no verdict any more; below 0, nothing does."""
         self._limit = index
         me = asyncio.current_task()
-        for worker, chunk in self._judging.items():
-            pointless = index < 0 if chunk is None else chunk.index >= index
+        for worker in self._workers:
+            row: Row | None = worker.job
+            pointless = index < 0 if row is None else row.chunk.index >= index
             if pointless and worker.task is not me:
                 self._scope.cancel(worker.task)
 
     def _add_worker(self) -> None:
-        self._judging[Worker(self._work, self._scope)] = None
+        self._workers.append(Worker(self._work, self._scope))
 
     def _pieces(self, chunk: Chunk) -> Sequence[Chunk]:
         """The chunk, or what this lane's own chunker makes of it."""
@@ -148,40 +147,39 @@ class Lane:
     async def _work(self, worker: Worker[PartialValidationResult]) -> None:
         """Judge what has queued up, then finish what did not end in its first step."""
         while True:
-            while self._chunks:
-                chunk = self._chunks.popleft()
-                if self._limit is not None and chunk.index >= self._limit:
+            while self._rows:
+                row = self._rows.popleft()
+                if self._limit is not None and row.chunk.index >= self._limit:
                     return
-                self._judging[worker] = chunk
-                await self._see_through(worker, chunk, self._judge_pieces(chunk))
-            self._judging[worker] = None
+                worker.job = row
+                await self._see_through(worker, row, self._judge_pieces(row))
+            worker.job = None
             self._idle.append(worker)
             work = await worker.handed_over()
-            judged = self._judging[worker]
-            assert judged is not None
-            await self._see_through(worker, judged, work)
+            await self._see_through(worker, worker.job, work)
 
     async def _see_through(
         self,
         worker: Worker[PartialValidationResult],
-        chunk: Chunk,
+        row: Row,
         judgement: Awaitable[PartialValidationResult],
     ) -> None:
-        error: Exception | None = None
-        result = UNKNOWN
+        result: object = UNKNOWN
         try:
             result = await judgement
         except asyncio.CancelledError:
             if worker.task.cancelling():
                 raise
-            error = self._cancelled_from_inside()
-        except Exception as raised:  # noqa: BLE001  its on_error decides
-            error = raised
+            result = self._cancelled_from_inside()
+        except Exception as error:  # noqa: BLE001  its on_error decides
+            result = error
         with self._scope.current():  # the worker has left it, for the requirement's sake
-            if error is None:
-                self._conclude(chunk, result)
-            else:
-                self._raised(chunk, error)
+            try:
+                verdict = self._concluded(row, result)
+                if verdict is not None:
+                    self._judged(row, self, verdict)
+            except Exception as error:  # noqa: BLE001  somebody downstream raised
+                self._failed(error)
 
     def _cancelled_from_inside(self) -> ValidatorError:
         name = self.requirement.name
@@ -189,29 +187,32 @@ class Lane:
             f"requirement {name!r} was cancelled from inside as it judged a chunk"
         )
 
-    def _judgement(self, chunk: Chunk) -> Coroutine[Any, Any, PartialValidationResult]:
+    def _judgement(self, row: Row) -> Coroutine[Any, Any, PartialValidationResult]:
         """The coroutine that judges a chunk: the requirement's own wherever that is enough."""
+        chunk = row.chunk
         if self._alone and chunk.text:
             text = chunk.separator + chunk.text if self._verbatim else chunk.text
             work = self.requirement.stream_validate(text, backend=self._backend, ctx=self._ctx)
             if type(work) is CoroutineType:
                 return work
             return _awaited(work)
-        return self._judge_pieces(chunk)
+        return self._judge_pieces(row)
 
-    async def _judge_pieces(self, chunk: Chunk) -> PartialValidationResult:
+    async def _judge_pieces(self, row: Row) -> PartialValidationResult:
         """Judge all pieces of a chunk; the first failure decides, else the least certain one."""
-        pieces = self._pieces(chunk)
+        pieces = self._pieces(row.chunk)
         if self._checkpoints is not None:
-            self._cut_after[chunk.index] = copied(self._chunker)
+            self._cut_after[row.chunk.index] = copied(self._chunker)
+        if self.requirement.hold:
+            row.cover(self.position, 0)
         verdict = None
         for piece in pieces:
             try:
                 result = self._checked(await self._ask(piece))
             except Exception as error:  # noqa: BLE001  its on_error decides
                 result = on_error(self.requirement, error, piece)
-            if result.success == "pass":
-                self._reach[chunk.index] = piece.end
+            if self.requirement.hold and result.success == "pass":
+                row.cover(self.position, piece.end)
             if verdict is None or _RANK[result.success] > _RANK[verdict.success]:
                 verdict = result
             if result.success == "fail":
@@ -228,26 +229,22 @@ class Lane:
             raise ValidatorError(message)
         return result
 
-    def _conclude(self, chunk: Chunk, result: PartialValidationResult) -> None:
+    def _concluded(self, row: Row, result: object) -> PartialValidationResult | None:
+        """The verdict of what judging a chunk gave or raised; `None` if that ends the run."""
+        requirement, chunk = self.requirement, row.chunk
         try:
-            reach = self._reach.pop(chunk.index, 0)
-            if self._alone:
-                self._checked(result)
-                reach = chunk.end if result.success == "pass" else 0
+            if isinstance(result, Exception):
+                result = on_error(requirement, result, chunk)
+            verdict = self._checked(result)
             if self._checkpoints is not None:
                 cut_after = self._cut_after.pop(chunk.index, self._chunker)
-                if result.success != "fail":
-                    state = LaneState(self.requirement, cut_after, self._base)
+                if verdict.success != "fail":
+                    state = LaneState(requirement, cut_after, self._base)
                     self._checkpoints.save(self.position, chunk.index, state)
-            self._judged(self, chunk, result, reach)
-        except Exception as error:  # noqa: BLE001  a copy or somebody downstream raised
+        except Exception as error:  # noqa: BLE001  the validator, or a copy of its state
             self._failed(error)
-
-    def _raised(self, chunk: Chunk, error: Exception) -> None:
-        if self.requirement.on_error == "raise":
-            self._failed(error)
-        else:
-            self._conclude(chunk, on_error(self.requirement, error, chunk))
+            return None
+        return verdict
 
     def _text(self, chunk: Chunk) -> str:
         return chunk.separator + chunk.text if self._verbatim else chunk.text

@@ -27,7 +27,7 @@ from streamval.events import (
     StartedEvent,
 )
 from streamval.ledger import Ledger
-from streamval.scope import Demand, Inbox
+from streamval.scope import Demand
 from streamval.subscribers import Cancellation, Subscribers, as_observable
 
 if TYPE_CHECKING:
@@ -136,9 +136,7 @@ class Run:
         return self._iterate()
 
     async def _iterate(self) -> AsyncGenerator[BaseEvent]:
-        inbox: Inbox[BaseEvent] = Inbox(self._demand)
-        if not self._completed:
-            self._subscribers.add(inbox.put)
+        inbox = self._subscribers.inbox()
         task = self._started()
         task.add_done_callback(lambda _: inbox.close())
         try:
@@ -340,9 +338,8 @@ class Run:
     # Telling
 
     def _emit(self, event: type[BaseEvent], **fields: Any) -> None:
-        self._subscribers.publish(
-            event.made(**{"run_id": self.run_id, "attempt": self._number, **fields})
-        )
+        if self._subscribers:
+            self._subscribers.publish(event.made(self.run_id, self._number, fields))
 
     def _complete(self, *, success: bool) -> None:
         self._completed = True

@@ -49,7 +49,8 @@ class Subscribers:
     def __init__(self, demand: Demand) -> None:
         self._demand = demand
         self._scope = Scope(demand)
-        self._sinks: list[_Subscriber] = []
+        self._sinks: tuple[_Subscriber, ...] = ()  # replaced, not changed, as sinks come and go
+        self._inboxes: list[Inbox[BaseEvent]] = []
         self._hurried = asyncio.Event()
 
     def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
@@ -63,20 +64,32 @@ class Subscribers:
             message = f"overflow must be 'hold' or 'drop', not {overflow!r}"
             raise UsageError(message)
         subscriber = _Subscriber(sink, overflow, self._scope)
-        self._sinks.append(subscriber)
+        self._sinks += (subscriber,)
 
         def remove() -> None:
             if subscriber in self._sinks:
-                self._sinks.remove(subscriber)
+                self._sinks = tuple(kept for kept in self._sinks if kept is not subscriber)
                 subscriber.drop()
 
         return remove
 
+    def inbox(self) -> Inbox[BaseEvent]:
+        """A mailbox of the run's own, for whoever iterates it; full, it holds the source back."""
+        inbox: Inbox[BaseEvent] = Inbox(self._demand)
+        self._inboxes.append(inbox)
+        return inbox
+
+    def __bool__(self) -> bool:
+        return bool(self._inboxes or self._sinks)
+
     def publish(self, event: BaseEvent) -> None:
         """Hand an event to each of them, in the order they subscribed."""
-        with outside():
-            for subscriber in tuple(self._sinks):
-                subscriber.deliver(event)
+        for inbox in self._inboxes:
+            inbox.put(event)
+        if self._sinks:
+            with outside():
+                for subscriber in self._sinks:
+                    subscriber.deliver(event)
 
     def handles(self, task: asyncio.Task[Any] | None) -> bool:
         """Whether this is the task of one of them."""

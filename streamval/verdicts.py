@@ -42,13 +42,72 @@ class Check(NamedTuple):
         chunk: What was judged; `None` for the final validation of the whole output.
         success: Fail beats unknown beats pass.
         results: One a lane, in their order; `None` for a lane that was cut off.
-        covered: The offset up to which no lane holds chunks back; `None` where none does so.
+        covered: The offset up to which no lane holds chunks back; `None` where none does so, and
+            of a failure, which releases nothing.
     """
 
     chunk: Chunk | None
     success: TriState
     results: tuple[PartialValidationResult | None, ...] = ()
     covered: int | None = None
+
+
+class Row:
+    """The verdicts on one chunk so far.
+
+    Args:
+        chunk: What is judged.
+        lanes: How many judge it.
+        position: Which chunk this is of those that are judged, from 0.
+
+    Attributes:
+        success: Fail beats unknown beats pass.
+        done: Whether every lane has spoken, or one has failed the chunk.
+        covered: Of each lane that holds chunks back, the offset up to which its result is a pass.
+    """
+
+    __slots__ = ("_missing", "chunk", "covered", "done", "position", "results", "success")
+
+    def __init__(self, chunk: Chunk, lanes: int, position: int) -> None:
+        self.chunk = chunk
+        self.position = position
+        self.results: list[PartialValidationResult | None] = [None] * lanes
+        self.covered: dict[int, int] | None = None
+        self.success: TriState = "pass" if lanes else "unknown"
+        self.done = not lanes
+        self._missing = lanes
+
+    def add(self, lane: int, result: PartialValidationResult) -> None:
+        """A lane has spoken."""
+        self.results[lane] = result
+        self._missing -= 1
+        success = result.success
+        if success != "pass" and self.success != "fail":
+            self.success = success
+        if not self._missing or success == "fail":
+            self.done = True
+
+    def cover(self, lane: int, end: int) -> None:
+        """A lane that holds chunks back passes all up to there."""
+        if self.covered is None:
+            self.covered = {}
+        self.covered[lane] = end
+
+
+class CheckOrder:
+    """Makes checks of rows, which have to come in chunk order."""
+
+    def __init__(self) -> None:
+        self._covered: dict[int, int] = {}
+
+    def check(self, row: Row) -> Check:
+        """The check of a row that is done."""
+        reach = None
+        if row.covered is not None and row.success != "fail":  # a failure releases nothing
+            for lane, end in row.covered.items():
+                self._covered[lane] = max(self._covered.get(lane, 0), end)
+            reach = min(self._covered.values())
+        return Check(row.chunk, row.success, tuple(row.results), reach)
 
 
 class TriStateMerge:
@@ -60,9 +119,9 @@ class TriStateMerge:
     """
 
     def __init__(self) -> None:
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, Row] = {}
         self._next = 0
-        self._covered: dict[int, int] = {}
+        self._order = CheckOrder()
         self._failed = False
 
     def add(self, verdict: Verdict) -> list[Check]:
@@ -74,44 +133,23 @@ class TriStateMerge:
             position = chunk.index
         row = self._rows.get(position)
         if row is None:
-            row = self._rows[position] = _Row(chunk, lanes)
+            row = self._rows[position] = Row(chunk, lanes, position)
         if lanes:
-            row.results[lane] = result
-            row.missing -= 1
+            row.add(lane, result)
         if covered is not None:
-            row.covered[lane] = covered
-        if result.success != "pass":
-            row.success = "fail" if "fail" in (row.success, result.success) else "unknown"
-        if position != self._next or (row.missing and row.success != "fail"):
-            return []
-        return self._complete_rows()
+            row.cover(lane, covered)
+        return self._completed()
 
-    def _complete_rows(self) -> list[Check]:
+    def _completed(self) -> list[Check]:
         checks = []
-        while (row := self._rows.get(self._next)) and (not row.missing or row.success == "fail"):
+        while (row := self._rows.get(self._next)) and row.done:
             del self._rows[self._next]
             self._next += 1
-            for lane, covered in row.covered.items():
-                self._covered[lane] = max(self._covered.get(lane, 0), covered)
-            reach = min(self._covered.values()) if self._covered else None
-            checks.append(Check(row.chunk, row.success, tuple(row.results), reach))
+            checks.append(self._order.check(row))
             if row.success == "fail":
                 self._failed = True
                 self._rows.clear()
         return checks
-
-
-class _Row:
-    """The verdicts on one chunk so far."""
-
-    __slots__ = ("chunk", "covered", "missing", "results", "success")
-
-    def __init__(self, chunk: Chunk, lanes: int) -> None:
-        self.chunk = chunk
-        self.results: list[PartialValidationResult | None] = [None] * lanes
-        self.covered: dict[int, int] = {}
-        self.missing = lanes
-        self.success: TriState = "pass"
 
 
 class ReleaseOrder:

@@ -35,6 +35,10 @@ class Worker(Generic[T]):
     Args:
         main: What the task runs; it is given the worker.
         scope: Owns the task.
+
+    Attributes:
+        task: The task.
+        job: For whoever gives it work: what that is about, `None` while it idles.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class Worker(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._parked: asyncio.Future[None] | None = None
         self._handed: _Resumed[T] | None = None
+        self.job: Any = None
         self.task = scope.spawn(main(self), context=self._context)
 
     def first_step(self, work: Coroutine[Any, Any, T], caller: asyncio.Task[Any] | None) -> T | Any:
