@@ -136,37 +136,36 @@ class PendingChunker(ABC):
 
     def pending(self) -> str:
         """The text since the last chunk, its separator included."""
-        text = "".join(self._pieces)
-        self._pieces = [text] if text else []
-        return text
+        pieces = self._pieces
+        if len(pieces) > 1:
+            pieces[:] = ("".join(pieces),)
+        return pieces[0] if pieces else ""
 
     def emit(self, behind: int = 0) -> list[Chunk]:
         """Make a chunk of the pending text but for the last `behind` characters."""
         pending = self.pending()
-        head = pending[: len(pending) - behind]
-        end = len(head.rstrip())
-        if not end:
+        head = (pending[:-behind] if behind else pending).rstrip()
+        text = head.lstrip()
+        if not text:
             return []
-        lead = end - len(head[:end].lstrip())
-        if self.keep_indent:
+        end = len(head)
+        lead = end - len(text)
+        if self.keep_indent and lead:
             lead = head.rfind("\n", 0, lead) + 1
-        chunk = Chunk(
-            text=head[lead:end],
-            index=self._index,
-            start=self._start + lead,
-            end=self._start + end,
-            separator=head[:lead],
-        )
+            text = head[lead:]
+        start = self._start
+        chunk = Chunk(text, self._index, start + lead, start + end, head[:lead])
         self.drop(end)
         return [chunk]
 
     def drop(self, size: int) -> None:
         """Take the first `size` characters off the pending text: they are a chunk now."""
-        pending = self.pending()
+        rest = self.pending()[size:]
         self._index += 1
         self._start += size
-        self._pieces, self._length, self._join_at = [], 0, JOIN_AT
-        self.keep(pending[size:])
+        self._pieces = [rest] if rest else []
+        self._length = len(rest)
+        self._join_at = JOIN_AT
 
     def _force(self) -> list[Chunk]:
         """The pending text has reached `max_chars`: cut it at the last whitespace, or there."""

@@ -43,10 +43,10 @@ _CANDIDATE = re.compile(
     r"|(?<=[\da-z])\)(?=\s|\Z)"
     r"|\n"
 )
-_TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]")
-_SPACE = re.compile(r"\s")
+_TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]").search
+_SPACE = re.compile(r"\s").search
 _NEEDS_SPACE = ".!?:;)"
-_ANYTHING = re.compile("")
+_ANYTHING = re.compile("").search
 _NEXT_WORD = re.compile(r"\s*\n[^\S\n]*\n|\s+(?:[^\w\s]+\s+)*\S*\w\S*(?=\s)")
 _MARKER_ALONE = re.compile(rf"\s*({_MARKER})")
 _LINE_START = re.compile(r"[^\S\n]*(?:\S{1,12}\s|\n|\S{12})")
@@ -100,15 +100,17 @@ class SentenceChunker(PendingChunker):
     def feed(self, delta: str) -> list[Chunk]:
         """Take the next piece of text; return the chunks it completes."""
         # What runs for every token: most of them bring nothing that could decide anything.
-        if self._max_chars is not None or type(delta) is not str or len(self._unseen) > PATIENCE:
+        if type(delta) is not str or self._max_chars is not None:
             return super().feed(delta)
-        trigger = self._awaited.search(delta)
-        if trigger is not None:
-            if self._awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
-                return self.advance(delta)
-            # A terminator at the end of a delta: nothing can be decided before more comes.
-            self._awaited = _SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
-        self._unseen.append(delta)
+        trigger = self._awaited(delta)
+        unseen = self._unseen
+        unseen.append(delta)
+        if trigger is None:
+            return self._decide(ended=False) if len(unseen) > PATIENCE else []
+        if self._awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
+            return self._decide(ended=False)
+        # A terminator at the end of a delta: nothing can be decided before more comes.
+        self._awaited = _SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
         return []
 
     def advance(self, delta: str) -> list[Chunk]:
@@ -200,7 +202,7 @@ class SentenceChunker(PendingChunker):
 
 
 def _next_candidate(text: str, start: int) -> re.Match[str] | None:
-    while trigger := _TRIGGER.search(text, start):
+    while trigger := _TRIGGER(text, start):
         if found := _CANDIDATE.match(text, trigger.start()):
             return found
         start = trigger.end()

@@ -175,22 +175,22 @@ class Attempt:
                 ops.map(self._record), chunk(lambda: chunker, index=self._index, start=start)
             )
         # The same without an observable for each step, as it runs once a token.
-        index = self._index
-        feed, kind, plain = chunker.feed, self._kind, not self._emit_tokens
+        feed, write, index = chunker.feed, self._raw.write, self._index
+        kind, tells, notes = self._kind, self._emit_tokens, self._checkpoints is not None
 
         def placed(found: list[Chunk]) -> list[Chunk]:
             return [shifted(one, start, index) for one in found] if start or index else found
 
         def cut(delta: str | Delta) -> Sequence[Chunk]:
-            if plain and type(delta) is kind and delta:
-                text: Any = delta
-                self._tokens += 1
-            else:
+            text: Any = delta
+            if tells or type(delta) is not kind or not delta:
                 text = next(iter(self._count(delta)), None)
                 if text is None:
                     return ()
-            self._raw.write(text)
-            if self._checkpoints is not None:
+            else:
+                self._tokens += 1
+            write(text)
+            if notes:
                 self._note_end(text)
             found = feed(text)
             return placed(found) if found else ()

@@ -172,7 +172,8 @@ class _Pump:
 
     async def _read(self) -> Exception | None:
         """Push items until the source ends, the observer raises, or the pump is stopped."""
-        on_next, each, demand = self._observer.on_next, self._each, self._demand
+        on_next, demand = self._observer.on_next, self._demand
+        each = self._each or _itself
         iterator = aiter(self._source())
         unbroken = 0
         # The context guarantees the close. The loop reads the iterator itself, as going through
@@ -184,11 +185,8 @@ class _Pump:
                     break
                 self._quiet = False
                 try:
-                    if each is None:
-                        on_next(item)
-                    else:
-                        for made in each(item):
-                            on_next(made)
+                    for made in each(item):
+                        on_next(made)
                 except Exception as error:  # noqa: BLE001  must not be thrown into the source
                     self._scope.spare(self.task)
                     return error
@@ -244,6 +242,10 @@ class _Pump:
             handle.cancel()  # whichever timer is the current one
 
         return stop
+
+
+def _itself(item: T) -> tuple[T]:
+    return (item,)
 
 
 class Subscription:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamval.frozen import setters
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, init=False)
 class Chunk:
     """A verbatim piece of a model's output.
 
@@ -29,3 +31,13 @@ class Chunk:
     start: int
     end: int
     separator: str = ""
+
+    def __init__(self, text: str, index: int, start: int, end: int, separator: str = "") -> None:
+        _set_text(self, text)
+        _set_index(self, index)
+        _set_start(self, start)
+        _set_end(self, end)
+        _set_separator(self, separator)
+
+
+_set_text, _set_index, _set_start, _set_end, _set_separator = setters(Chunk)

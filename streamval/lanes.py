@@ -65,6 +65,7 @@ class Lane:
     ) -> None:
         self.position = position
         self.requirement = state.requirement
+        self._validate = state.requirement.stream_validate
         self._verbatim = state.requirement.verbatim
         self._chunker = state.chunker
         self._base = state.base
@@ -118,6 +119,8 @@ class Lane:
             self._idle.pop()
             return None
         worker.job = None
+        if type(result) is PartialValidationResult and self._checkpoints is None:
+            return result  # as nearly always
         return self._concluded(row, result)
 
     def stop_at(self, index: int) -> None:
@@ -192,10 +195,8 @@ class Lane:
         chunk = row.chunk
         if self._alone and chunk.text:
             text = chunk.separator + chunk.text if self._verbatim else chunk.text
-            work = self.requirement.stream_validate(text, backend=self._backend, ctx=self._ctx)
-            if type(work) is CoroutineType:
-                return work
-            return _awaited(work)
+            work = self._validate(text, backend=self._backend, ctx=self._ctx)
+            return work if type(work) is CoroutineType else _awaited(work)
         return self._judge_pieces(row)
 
     async def _judge_pieces(self, row: Row) -> PartialValidationResult:
@@ -252,16 +253,12 @@ class Lane:
     async def _ask(self, piece: Chunk) -> PartialValidationResult:
         if self.requirement.timeout is not None:
             return await self._ask_within(self.requirement.timeout, piece)
-        return await self.requirement.stream_validate(
-            self._text(piece), backend=self._backend, ctx=self._ctx
-        )
+        return await self._validate(self._text(piece), backend=self._backend, ctx=self._ctx)
 
     async def _ask_within(self, timeout: float, piece: Chunk) -> PartialValidationResult:
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await self.requirement.stream_validate(
-                    self._text(piece), backend=self._backend, ctx=self._ctx
-                )
+                return await self._validate(self._text(piece), backend=self._backend, ctx=self._ctx)
         except TimeoutError:
             if not limit.expired():
                 raise

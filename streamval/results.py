@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PlainSerializer
 
+from streamval.frozen import setters
+
 TriState = Literal["pass", "fail", "unknown"]
 """`"pass"`: satisfied so far. `"fail"`: violated, stop. `"unknown"`: cannot tell yet, go on."""
 
@@ -25,7 +27,7 @@ _TRI_STATES = frozenset(get_args(TriState))
 _Live = Annotated[Any, Field(exclude=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class PartialValidationResult:
     """A requirement's tri-state verdict on one chunk.
 
@@ -50,16 +52,30 @@ class PartialValidationResult:
     thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
     context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.success not in _TRI_STATES:
-            message = f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}"
+    def __init__(
+        self,
+        success: TriState,
+        *,
+        reason: str | None = None,
+        score: float | None = None,
+        thunk: Any = None,
+        context: Any = None,
+    ) -> None:
+        if success not in _TRI_STATES:
+            message = f"success must be 'pass', 'fail' or 'unknown', not {success!r}"
             raise ValueError(message)
-        if self.reason is not None and not isinstance(self.reason, str):
-            object.__setattr__(self, "reason", str(self.reason))
+        _set_success(self, success)
+        _set_reason(self, reason if reason is None else str(reason))
+        _set_score(self, score)
+        _set_thunk(self, thunk)
+        _set_context(self, context)
 
     def as_bool(self) -> bool:
         """True for `"pass"` only; look at `success` to tell `"unknown"` from `"fail"`."""
         return self.success == "pass"
+
+
+_set_success, _set_reason, _set_score, _set_thunk, _set_context = setters(PartialValidationResult)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,9 @@ class Row:
         """A lane has spoken."""
         self.results[lane] = result
         self._missing -= 1
-        success = result.success
-        if success != "pass" and self.success != "fail":
-            self.success = success
-        if not self._missing or success == "fail":
+        if result.success != "pass" and self.success != "fail":
+            self.success = result.success
+        if not self._missing or self.success == "fail":
             self.done = True
 
     def cover(self, lane: int, end: int) -> None:
@@ -168,10 +167,10 @@ class ReleaseOrder:
             self._held.clear()
             return []
         if check.chunk is None:
-            if check.success == "pass":
-                return self._take(None)
-            return []
+            return self._take(None) if check.success == "pass" else []
         if check.chunk.text:  # the tail check at the end of a stream judges no text of its own
+            if check.covered is None and not self._held:
+                return [check.chunk]
             self._held.append(check.chunk)
         return self._take(check.covered)
 
