@@ -17,9 +17,10 @@ from streamval.errors import UsageError
 from streamval.lanes import UNKNOWN, Lane
 from streamval.scope import running_loop
 from streamval.verdicts import CheckOrder, Row, Verdict
+from streamval.worker import WAITING, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from streamval.backends.base import Backend
     from streamval.checkpoints import Checkpoints
@@ -99,14 +100,14 @@ class Fan:
         self._limit: int | None = None
         self._holding = False
         self._source_ended = False
+        self._scope = scope
+        self._workers: list[Worker[None]] = []
+        self._idle: list[Worker[None]] = []
         self.lanes = [
             Lane(
                 position,
                 (options.checkpoints and options.checkpoints.start(position))
                 or fresh(requirement, 0),
-                self.on_judged,
-                self.on_error,
-                scope,
                 nested=finer(requirement.chunking, options.chunking),
                 backend=options.backend,
                 ctx=options.ctx,
@@ -116,6 +117,8 @@ class Fan:
         ]
         if options.on_start is not None:
             options.on_start(tuple(lane.requirement for lane in self.lanes))
+        if self.lanes:
+            self._employ()
 
     def on_chunk(self, chunk: Chunk) -> None:
         """A chunk to judge."""
@@ -125,28 +128,16 @@ class Fan:
         self._count += 1
         self._last = chunk
         self._rows.append(row)
-        if not self.lanes and self._on_verdict is not None:
+        if self.lanes:
+            self._ask_all(row)
+        elif self._on_verdict is not None:
             self._on_verdict(Verdict(-1, chunk, UNKNOWN, 0, row.position))
-        caller = asyncio.current_task(self._loop)
-        for lane in self.lanes:
-            result = lane.judge(row, caller)
-            if result is not None:
-                self._add(row, lane, result)
-            if self._limit is not None:
-                break
         self._settle()
         if self._rows:  # some lane has to wait for something
             if not self._holding and len(self._rows) >= self._max_pending:
                 self._holding = True
                 self._demand.hold()
             self._demand.yield_turn()
-
-    def on_judged(self, row: Row, lane: Lane, result: PartialValidationResult) -> None:
-        """A lane has spoken on a chunk that it could not judge on the spot."""
-        if self._limit is not None and row.chunk.index >= self._limit:
-            return
-        self._add(row, lane, result)
-        self._settle()
 
     def on_completed(self) -> None:
         """No more chunks will come."""
@@ -171,27 +162,97 @@ class Fan:
         """Nobody wants verdicts any more."""
         self._limit = -1
         self._rows.clear()
-        for lane in self.lanes:
-            lane.stop_at(-1)
+        self._stop_at(-1)
         self._let_go()
 
-    def _add(self, row: Row, lane: Lane, result: PartialValidationResult) -> None:
-        row.add(lane.position, result)
-        if result.success == "fail":
+    def _ask_all(self, row: Row) -> None:
+        """Ask lane after lane, as one worker, on the spot.
+
+        A lane that has to wait for something keeps that worker; the rest is asked as another.
+        """
+        caller = asyncio.current_task(self._loop)
+        question = _Question(row, (lane for lane in self.lanes if lane.takes(row)))
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.first_step(self._ask(worker, question), caller) is not WAITING:
+                self._idle.append(worker)
+                break
+        else:
+            for lane in question.lanes:
+                self._employ(_Question(row, iter((lane,)), asked=True))
+        question.asked = True
+        if question.error is not None:
+            self.on_error(question.error)
+        if self._limit is not None:
+            return
+        if row.success == "fail":
             self._stop_after(row)
         if self._on_verdict is not None:
-            covered = None if row.covered is None else row.covered.get(lane.position)
-            self._on_verdict(
-                Verdict(lane.position, row.chunk, result, len(self.lanes), row.position, covered)
-            )
+            for lane in self.lanes:
+                if row.results[lane.position] is not None:
+                    self._on_verdict(row.verdict(lane.position))
+
+    async def _ask(self, worker: Worker[None], question: _Question) -> None:
+        """As a worker: ask the lanes that nobody has asked yet, and what waits for them."""
+        for lane in question.lanes:
+            row: Row | None = question.row
+            while row is not None:
+                worker.job = row
+                answer: PartialValidationResult | Exception
+                try:
+                    answer = await lane.judge(row)
+                except Exception as error:  # noqa: BLE001  it ends the run
+                    answer = error
+                if question.asked:
+                    self._on_late_answer(row, lane, answer)
+                elif isinstance(answer, Exception):
+                    question.error = answer
+                else:
+                    row.add(lane.position, answer)
+                row = lane.then()
+            if question.error is not None or question.row.success == "fail":
+                break
+        worker.job = None
+
+    def _on_late_answer(
+        self, row: Row, lane: Lane, answer: PartialValidationResult | Exception
+    ) -> None:
+        """A lane has spoken on a chunk that it had to wait for, or raised what ends the run."""
+        if self._limit is not None and row.chunk.index >= self._limit:
+            return
+        with self._scope.current():  # the worker has left it, for the requirement's sake
+            try:
+                if isinstance(answer, Exception):
+                    raise answer
+                row.add(lane.position, answer)
+                if answer.success == "fail":
+                    self._stop_after(row)
+                if self._on_verdict is not None:
+                    self._on_verdict(row.verdict(lane.position))
+                self._settle()
+            except Exception as error:  # noqa: BLE001  the validator, or somebody downstream
+                self.on_error(error)
+
+    def _employ(self, question: _Question | None = None) -> None:
+        """One more worker, with a question to begin with if there is one."""
+
+        async def work(worker: Worker[None]) -> None:
+            if question is not None:
+                await self._ask(worker, question)
+            while True:
+                self._idle.append(worker)
+                await (await worker.handed_over())
+
+        worker = Worker(work, self._scope)
+        worker.job = question and question.row
+        self._workers.append(worker)
 
     def _stop_after(self, failed: Row) -> None:
         """A chunk has failed: it and later ones need no verdict, earlier ones still do."""
         self._limit = failed.chunk.index
         while self._rows[-1] is not failed:
             self._rows.pop()
-        for lane in self.lanes:
-            lane.stop_at(self._limit)
+        self._stop_at(self._limit)
         if self._cut is not None:
             self._source_ended = True
             self._cut()
@@ -205,11 +266,40 @@ class Fan:
                 self._on_check(self._order.check(row))
         self._let_go()
         if self._source_ended and not rows:
-            for lane in self.lanes:
-                lane.stop_at(-1)
+            self._stop_at(-1)
             self._ended()
+
+    def _stop_at(self, index: int) -> None:
+        """Chunk `index` and later ones need no verdict any more; below 0, nothing does."""
+        for lane in self.lanes:
+            lane.stop_at(index)
+        me = asyncio.current_task()
+        for worker in self._workers:
+            row: Row | None = worker.job
+            pointless = index < 0 if row is None else row.chunk.index >= index
+            if pointless and worker.task is not me:
+                self._scope.cancel(worker.task)
 
     def _let_go(self) -> None:
         if self._holding and len(self._rows) < self._max_pending:
             self._holding = False
             self._demand.release()
+
+
+class _Question:
+    """A chunk on its way from lane to lane.
+
+    Attributes:
+        row: Whose chunk it is.
+        lanes: The lanes that are still to be asked.
+        asked: Whether all that can be asked on the spot has been: answers are late now.
+        error: What a validator raised, asked on the spot.
+    """
+
+    __slots__ = ("asked", "error", "lanes", "row")
+
+    def __init__(self, row: Row, lanes: Iterator[Lane], *, asked: bool = False) -> None:
+        self.row = row
+        self.lanes = lanes
+        self.asked = asked
+        self.error: Exception | None = None

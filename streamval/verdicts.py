@@ -92,6 +92,13 @@ class Row:
             self.covered = {}
         self.covered[lane] = end
 
+    def verdict(self, lane: int) -> Verdict:
+        """What a lane has said."""
+        result = self.results[lane]
+        assert result is not None
+        covered = None if self.covered is None else self.covered.get(lane)
+        return Verdict(lane, self.chunk, result, len(self.results), self.position, covered)
+
 
 class CheckOrder:
     """Makes checks of rows, which have to come in chunk order."""
