@@ -5,7 +5,6 @@ from .chunk import chunk_by_paragraph as chunk_by_paragraph
 from .chunk import chunk_by_sentence as chunk_by_sentence
 from .chunk import chunk_by_word as chunk_by_word
 from .fan_out import fan_out as fan_out
-from .judge import judge as judge
 from .merge_tri_state import merge_tri_state as merge_tri_state
 from .only import only as only
 from .release import release as release

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from reactivex import Observable
 from reactivex import operators as ops
-from reactivex.disposable import SerialDisposable, SingleAssignmentDisposable
+from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
 from streamval import bridge
 from streamval.audio import AudioChunk
@@ -21,8 +21,8 @@ from streamval.events import (
     StreamingDoneEvent,
     TokenEvent,
 )
+from streamval.fan import Fan, FanOptions
 from streamval.operators.chunk import chunk
-from streamval.operators.judge import judge
 from streamval.requirements.whole import judge_whole
 from streamval.results import Failure, Usage, ValidationResult
 from streamval.scope import running_loop, scope, side_by_side
@@ -97,63 +97,69 @@ class Attempt:
             return self._reported
         return Usage(completion_tokens=self._tokens)
 
+    def ended(self) -> None:
+        """It is over: keep what it came to, and nothing of the run, which keeps it."""
+        self._emit = _nobody
+
     def delivered(self) -> Observable[Chunk]:
         """The whole way from deltas to delivered chunks."""
+        chunks = Observable(self._subscribe)
+        if not self._pipeline.chunk_operators:
+            return chunks
+        return _on_the_loop(chunks.pipe(_on_no_scheduler, *self._pipeline.chunk_operators))
+
+    def _subscribe(
+        self, observer: ObserverBase[Chunk], scheduler: SchedulerBase | None = None
+    ) -> DisposableBase:
+        """Chunks to the lanes; each check told of, the final one too; out what they let through.
+
+        The operators `fan_out`, `cancel_on_fail`, `merge_tri_state` and `release` are these parts
+        with an observable around each, which would cost as much again as the parts do.
+        """
         pipeline, request = self._pipeline, self.request
         ctx = Context(request.messages)
-        checks = self._chunks().pipe(
-            judge(
-                pipeline.requirements,
-                backend=pipeline.validation_backend,
-                ctx=ctx,
-                max_pending_chunks=pipeline.max_pending_chunks,
-                chunking=pipeline.chunking,
-                index=self._index,
-                start=len(request.prefix or ""),
-                checkpoints=self._checkpoints,
-                on_start=self._on_start,
+        order = ReleaseOrder()
+        source = SerialDisposable()
+
+        def on_check(check: Check) -> None:
+            self._on_check(check)
+            for released in order.check(check):
+                self._on_release(released)
+                observer.on_next(released)
+
+        def on_ended() -> None:
+            if self.failures:
+                observer.on_completed()
+                return
+            final = bridge.from_async_iterable(lambda: self._final_check(ctx), owner=owner)
+            source.disposable = final.subscribe(
+                on_check, observer.on_error, observer.on_completed, scheduler=scheduler
             )
+
+        options = FanOptions(
+            pipeline.requirements,
+            backend=pipeline.validation_backend,
+            ctx=ctx,
+            max_pending_chunks=pipeline.max_pending_chunks,
+            chunking=pipeline.chunking,
+            index=self._index,
+            start=len(request.prefix or ""),
+            checkpoints=self._checkpoints,
+            on_start=self._on_start,
         )
-        chunks = self._released(checks, ctx)
-        if not pipeline.chunk_operators:
-            return chunks
-        return _on_the_loop(chunks.pipe(_on_no_scheduler, *pipeline.chunk_operators))
-
-    def _released(self, checks: Observable[Check], ctx: Context) -> Observable[Chunk]:
-        """The checks, then the final one, told of, and the chunks that they let through.
-
-        `concat`, `do_action` and the operator `release` in one, as each would cost as much as a lane.
-        """
-
-        def subscribe(
-            observer: ObserverBase[Chunk], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            order = ReleaseOrder()
-            current = SerialDisposable()
-
-            def on_next(check: Check) -> None:
-                self._on_check(check)
-                for released in order.check(check):
-                    self._on_release(released)
-                    observer.on_next(released)
-
-            def on_completed() -> None:
-                final_check = bridge.from_async_iterable(
-                    lambda: self._final_check(ctx), owner=owner
-                )
-                current.disposable = final_check.subscribe(
-                    on_next, observer.on_error, observer.on_completed, scheduler=scheduler
-                )
-
-            with scope() as owner:  # the stream may end in a context that is not this run's
-                first = SingleAssignmentDisposable()
-                current.disposable = first
-                first.disposable = checks.subscribe(
-                    on_next, observer.on_error, on_completed, scheduler=scheduler
-                )
-            return current
-
-        return Observable(subscribe)
+        with scope() as owner:  # the stream may end in a context that is not this run's
+            fan = Fan(
+                options,
+                owner,
+                observer.on_error,
+                on_ended,
+                on_check=on_check,
+                cut=source.dispose,
+            )
+            source.disposable = self._chunks().subscribe(
+                fan.on_chunk, fan.on_error, fan.on_completed, scheduler=scheduler
+            )
+        return CompositeDisposable(source, Disposable(fan.stop))
 
     def deliver(self, chunk: Chunk) -> None:
         """Tell subscribers of a chunk that came through."""
@@ -167,7 +173,7 @@ class Attempt:
         """What the backend says: through the user's delta operators, recorded, cut."""
         pipeline, prefix = self._pipeline, self.request.prefix or ""
         start, chunker = len(prefix), start_chunker(pipeline.chunking)
-        if isinstance(chunker, Resumable) and prefix:
+        if prefix and isinstance(chunker, Resumable):
             chunker.resume(prefix)
         if pipeline.delta_operators:
             texts: Observable[str] = self._source(self._count).pipe(*pipeline.delta_operators)
@@ -280,8 +286,6 @@ class Attempt:
 
     async def _final_check(self, ctx: Context) -> AsyncIterator[Check]:
         """After a natural end: every requirement judges the whole output, beside the others."""
-        if self.failures:
-            return
         self.ended_naturally = True
         text = self.text
         self._emit(StreamingDoneEvent, full_text=text if isinstance(text, str) else "")
@@ -301,6 +305,10 @@ class Attempt:
             passed = not self.failures
             self._emit(FullValidationEvent, passed=passed, results=self.validations)
         yield Check(None, "fail" if self.failures else "pass")
+
+
+def _nobody(*_: Any, **__: Any) -> None:
+    pass
 
 
 def _why(result: ValidationResult) -> str | None:

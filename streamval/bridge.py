@@ -130,7 +130,9 @@ class _Pump:
         self._stall_timeout = stall_timeout
         self._stopped = False
         self._stalled = False
-        self._quiet = True
+        self._quiet = False
+        self._quiet_steps = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         self.task = self._scope.spawn(self.run())
@@ -148,7 +150,8 @@ class _Pump:
         me = asyncio.current_task()
         assert me is not None
         self.task = me  # with an eager task factory this comes before `start` has it
-        watch = None if self._stall_timeout is None else self._watch(self._stall_timeout)
+        if self._stall_timeout is not None:
+            self._watch(self._stall_timeout)
         try:
             failure = await self._read()
         except asyncio.CancelledError:
@@ -167,8 +170,8 @@ class _Pump:
             elif not self._stopped and not self._stalled:
                 self._observer.on_completed()
         finally:
-            if watch is not None:
-                watch()
+            if self._timer is not None:
+                self._timer.cancel()
 
     async def _read(self) -> Exception | None:
         """Push items until the source ends, the observer raises, or the pump is stopped."""
@@ -209,39 +212,28 @@ class _Pump:
             return error
         return None
 
-    def _watch(self, timeout: float) -> Callable[[], None]:
-        """Cancel the pump once nothing has come for so long; returns how to stop watching.
+    def _watch(self, timeout: float) -> None:
+        """Cancel the pump once nothing has come for so long.
 
         The pump only clears a flag for each item, and the watch looks at it a few times within
         the timeout: it is late by one such step at most.
         """
-        loop = asyncio.get_running_loop()
-        step = timeout / STALL_STEPS
-        quiet_steps = 0
-        handle: asyncio.TimerHandle
-
-        def look() -> None:
-            nonlocal quiet_steps, handle
-            quiet_steps = quiet_steps + 1 if self._quiet and not self._demand.held else 0
-            self._quiet = True
-            if quiet_steps >= STALL_STEPS:
-                self._stalled = True
-                # Told at once: the backend may ignore its cancellation, or take its time over it.
-                message = (
-                    f"no delta for {timeout:g} seconds; the backend hangs, or needs a longer "
-                    "stall_timeout"
-                )
-                self._observer.on_error(StallError(message))
-                self._scope.cancel(self.task)
-            else:
-                handle = loop.call_later(step, look)
-
-        handle = loop.call_later(step, look)
-
-        def stop() -> None:
-            handle.cancel()  # whichever timer is the current one
-
-        return stop
+        if not self._quiet or self._demand.held:
+            self._quiet_steps = 0
+        self._quiet = True
+        if self._quiet_steps >= STALL_STEPS:
+            self._stalled = True
+            # Told at once: the backend may ignore its cancellation, or take its time over it.
+            message = (
+                f"no delta for {timeout:g} seconds; the backend hangs, or needs a longer "
+                "stall_timeout"
+            )
+            self._observer.on_error(StallError(message))
+            self._scope.cancel(self.task)
+        else:
+            self._quiet_steps += 1
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(timeout / STALL_STEPS, self._watch, timeout)
 
 
 def _itself(item: T) -> tuple[T]:
@@ -286,6 +278,7 @@ class Subscription:
     async def __aexit__(self, *_: object) -> None:
         if self._disposable is not None:
             self._disposable.dispose()
+            self._disposable = None
         if self._end.done():
             self._end.exception()  # seen, so that the loop does not report it as forgotten
         else:

@@ -1,12 +1,13 @@
 """The lanes side by side: each chunk to all of them, and their verdicts back as they come.
 
-Without observables; the operators `fan_out` and `judge` wrap it.
+Without observables; the operator `fan_out` wraps it, and an attempt uses it as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -237,11 +238,14 @@ class Fan:
         """One more worker, with a question to begin with if there is one."""
 
         async def work(worker: Worker[None]) -> None:
-            if question is not None:
-                await self._ask(worker, question)
-            while True:
-                self._idle.append(worker)
-                await (await worker.handed_over())
+            # Ends quietly: a cancelled task keeps its traceback, and with it all that this
+            # subscription is made of, until the garbage collector comes by.
+            with suppress(asyncio.CancelledError):
+                if question is not None:
+                    await self._ask(worker, question)
+                while True:
+                    self._idle.append(worker)
+                    await (await worker.handed_over())
 
         worker = Worker(work, self._scope)
         worker.job = question and question.row

@@ -332,6 +332,7 @@ class Run:
             async with Subscription(attempt.delivered(), deliver, self._demand) as subscription:
                 await subscription.completed()
         finally:
+            attempt.ended()
             self._ledger.ended(loop.time() - began)
         return attempt
 

@@ -170,6 +170,7 @@ class Scope:
                 await asyncio.wait(pending, timeout=left)
             except asyncio.CancelledError as cancelled:
                 interrupted = cancelled
+        self._on_crash = None  # whoever it belongs to is not kept by those left behind
         if interrupted is not None:
             raise interrupted
 

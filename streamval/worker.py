@@ -91,7 +91,7 @@ class Worker(Generic[T]):
 
     async def handed_over(self) -> Awaitable[T]:
         """Idle until there is work; returns it, to be awaited at once."""
-        self._parked = asyncio.get_running_loop().create_future()
+        self._parked = self._loop.create_future()
         try:
             await self._parked
         except asyncio.CancelledError as cancelled:
