@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
@@ -306,6 +307,7 @@ def not_sound(delta: object) -> DeltaTypeError:
     return DeltaTypeError(message)
 
 
+@cache
 def _chunker_class(alias: str) -> type[Any]:
     module, name = _ALIASES[alias]
     chunker: type[Any] = getattr(import_module(f"streamval.chunkers.{module}"), name)

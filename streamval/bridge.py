@@ -279,10 +279,8 @@ class Subscription:
         if self._disposable is not None:
             self._disposable.dispose()
             self._disposable = None
-        if self._end.done():
+        if not self._end.cancel() and not self._end.cancelled():
             self._end.exception()  # seen, so that the loop does not report it as forgotten
-        else:
-            self._end.cancel()
         await self._scope.aclose()
 
     @property
@@ -303,7 +301,7 @@ class Subscription:
 
     async def completed(self) -> None:
         """Wait until the observable has completed; raises what it failed with."""
-        await asyncio.shield(self._end)
+        await self._end
 
     def _completed(self) -> None:
         if not self._end.done():

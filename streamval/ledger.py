@@ -41,11 +41,12 @@ class Ledger:
             total += usage
         return total
 
-    def result(self, output: str | bytes, *, success: bool) -> StreamResult:
-        """How the run went, given what stands."""
+    def result(self, output: str | bytes, parsed: Any, *, success: bool) -> StreamResult:
+        """How the run went, given what stands, and what that is an instance of."""
         last = self._entries[-1].attempt if self._entries else None
         return StreamResult(
             success=success,
+            parsed=parsed,
             **_as_fields(output),
             attempts=tuple(entry.result(success=success) for entry in self._entries),
             failures=last.failures if last else (),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import secrets
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiostream import streamcontext
@@ -67,7 +66,7 @@ class Run:
     """
 
     def __init__(self, pipeline: Pipeline, request: GenerationRequest) -> None:
-        self.run_id = uuid.uuid4().hex
+        self.run_id = secrets.token_hex(16)
         self._pipeline = pipeline
         self._request = request
         self._demand = Demand()
@@ -266,8 +265,8 @@ class Run:
             raise interrupted
         if self._error is not None:
             raise self._error
-        result = self._ledger.result(self._delivered.raw, success=success)
-        return replace(result, parsed=self._delivered.parsed())
+        delivered = self._delivered
+        return self._ledger.result(delivered.raw, delivered.parsed(), success=success)
 
     async def _attempts(self) -> bool:
         """Attempt after attempt, until one succeeds or the budget is spent."""

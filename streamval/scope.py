@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamval.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
+S = TypeVar("S", bound="Scope | None")
 
 CLOSING_GRACE = 5.0
 """Seconds a cancelled task may take to end. One that ignores its cancellation for longer is
@@ -138,14 +138,9 @@ class Scope:
         else:
             report("A task of an observable ended with an exception nobody handles", error)
 
-    @contextmanager
-    def current(self) -> Iterator[Scope]:
+    def current(self) -> current[Scope]:
         """Make this the scope of whatever is subscribed to inside the block."""
-        token = _scope.set(self)
-        try:
-            yield self
-        finally:
-            _scope.reset(token)
+        return current(self)
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait until all of it has ended.
@@ -178,11 +173,9 @@ class Scope:
 _scope: ContextVar[Scope | None] = ContextVar("streamval_scope", default=None)
 
 
-@contextmanager
-def scope() -> Iterator[Scope]:
+def scope() -> current[Scope]:
     """The scope around, or a new one, current inside the block: for operators that hold tasks."""
-    with (_scope.get() or Scope()).current() as current:
-        yield current
+    return current(_scope.get() or Scope())
 
 
 def leave_scope() -> None:
@@ -190,19 +183,28 @@ def leave_scope() -> None:
     _scope.set(None)
 
 
-class outside:  # noqa: N801  reads as a word in a with statement
-    """No scope inside the block: for calling somebody else's code.
+class current(Generic[S]):  # noqa: N801  reads as a word in a with statement
+    """A scope, or none, for the subscriptions inside the block.
 
     A class, as a generator would cost more than what it is around, which is every event.
     """
 
-    __slots__ = ("_token",)
+    __slots__ = ("_entered", "_token")
 
-    def __enter__(self) -> None:
-        self._token = _scope.set(None)
+    def __init__(self, entered: S) -> None:
+        self._entered = entered
+
+    def __enter__(self) -> S:
+        self._token = _scope.set(self._entered)
+        return self._entered
 
     def __exit__(self, *_: object) -> None:
         _scope.reset(self._token)
+
+
+def outside() -> current[None]:
+    """No scope inside the block: for calling somebody else's code."""
+    return current(None)
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
