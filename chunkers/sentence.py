@@ -41,7 +41,7 @@ _CANDIDATE = re.compile(
     rf"(?P<wide>{_WIDE}+{_CLOSER}*)"
     rf"|{_SPACED}+{_CLOSER}*(?=\s|\Z)"
     r"|(?<=[\da-z])\)(?=\s|\Z)"
-    r"|\n"
+    r"|(?P<line>\n)"
 )
 _TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]").search
 _SPACE = re.compile(r"\s").search
@@ -107,7 +107,9 @@ class SentenceChunker(PendingChunker):
         unseen.append(delta)
         if trigger is None:
             return self._decide(ended=False) if len(unseen) > PATIENCE else []
-        if self._awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
+        if self._awaited is not _TRIGGER:
+            return self._decide(ended=False)
+        if trigger.end() + 1 < len(delta):
             return self._decide(ended=False)
         # A terminator at the end of a delta: nothing can be decided before more comes.
         self._awaited = _SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
@@ -137,7 +139,7 @@ class SentenceChunker(PendingChunker):
 
     def _decide(self, *, ended: bool) -> list[Chunk]:
         unseen = "".join(self._unseen)
-        self._unseen = []
+        self._unseen.clear()
         self.keep(unseen)
         self._recent += unseen
         chunks: list[Chunk] = []
@@ -150,7 +152,7 @@ class SentenceChunker(PendingChunker):
             known = self._known_until(found, ended=ended)
             if known is None:
                 self._from = found.start()
-                self._awaited = _ANYTHING if found.group("wide") else _SPACE
+                self._awaited = _ANYTHING if found.lastgroup == "wide" else _SPACE
                 self._forget()
                 return chunks
             cut = self._cut_at(found, known)
@@ -163,12 +165,11 @@ class SentenceChunker(PendingChunker):
     def _known_until(self, found: re.Match[str], *, ended: bool) -> int | None:
         """Up to where the text must be there to decide; `None` if it is not yet."""
         text, at = self._recent, found.end()
-        if found.group() == "\n":
+        if found.lastgroup == "line":
             need = _end_of_line_start(text, at)
         else:
-            need = _end_of_next_word(text, at, wide=found.group("wide") is not None)
-            opened = _unclosed(text, at)
-            if opened is not None and need is not None:
+            need = _end_of_next_word(text, at, wide=found.lastgroup == "wide")
+            if need is not None and (opened := _unclosed(text, at)) is not None:
                 need = _end_of_quotation(text, opened, need)
         if need is None or need > len(text):
             return len(text) if ended else None
@@ -176,7 +177,7 @@ class SentenceChunker(PendingChunker):
 
     def _cut_at(self, found: re.Match[str], known: int) -> int | None:
         text = self._recent
-        if found.group() == "\n":
+        if found.lastgroup == "line":
             line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
             if _ITEM.match(text, found.end()) or _OWN_LINE.match(line):
                 return found.end()
@@ -255,8 +256,11 @@ def _successor(marker: str) -> str:
 
 def _unclosed(text: str, at: int) -> int | None:
     """Where the quotation or bracket around `at` was opened, if it was recently enough."""
+    start = max(at - QUOTED, 0)
+    if _QUOTES.search(text, start, at) is None:
+        return None  # as for most sentences
     opened: list[tuple[str, int]] = []
-    for mark in _QUOTES.finditer(text, max(at - QUOTED, 0), at):
+    for mark in _QUOTES.finditer(text, start, at):
         char = mark.group()
         if opened and opened[-1][0] == char:
             opened.pop()

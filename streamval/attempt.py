@@ -30,7 +30,7 @@ from streamval.transcript import Transcript
 from streamval.verdicts import Check, ReleaseOrder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
@@ -131,7 +131,7 @@ class Attempt:
             if self.failures:
                 observer.on_completed()
                 return
-            final = bridge.from_async_iterable(lambda: self._final_check(ctx), owner=owner)
+            final = bridge.from_coroutine(lambda: self._final_check(ctx), owner=owner)
             source.disposable = final.subscribe(
                 on_check, observer.on_error, observer.on_completed, scheduler=scheduler
             )
@@ -284,7 +284,7 @@ class Attempt:
         if self._checkpoints is not None:
             self._checkpoints.delivered(chunk.index)
 
-    async def _final_check(self, ctx: Context) -> AsyncIterator[Check]:
+    async def _final_check(self, ctx: Context) -> Check:
         """After a natural end: every requirement judges the whole output, beside the others."""
         self.ended_naturally = True
         text = self.text
@@ -304,7 +304,7 @@ class Attempt:
             )
             passed = not self.failures
             self._emit(FullValidationEvent, passed=passed, results=self.validations)
-        yield Check(None, "fail" if self.failures else "pass")
+        return Check(None, "fail" if self.failures else "pass")
 
 
 def _nobody(*_: Any, **__: Any) -> None:

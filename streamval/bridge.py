@@ -3,7 +3,8 @@
 reactivex has neither async iteration nor backpressure, and asyncio has no observables. This module
 is the only place where the two touch:
 
-- `from_async_iterable` pulls an async iterator in a task and pushes its items to an observer.
+- `from_async_iterable` pulls an async iterator in a task and pushes its items to an observer;
+  `from_coroutine` does so with the one thing that a coroutine returns.
 - `Subscription` and `iterate` subscribe to an observable and let a coroutine wait for it.
 
 Each subscription has a `Scope`, which owns the tasks it started, so that whoever subscribed can wait
@@ -27,7 +28,7 @@ from streamval.errors import StallError, StreamBrokenError
 from streamval.scope import BUFFER, Demand, Inbox, Scope, report, scope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
@@ -107,6 +108,57 @@ def from_async_iterable(
     return Observable(subscribe)
 
 
+def from_coroutine(
+    work: Callable[[], Coroutine[Any, Any, T]], *, owner: Scope | None = None
+) -> Observable[T]:
+    """What a coroutine returns, as a cold observable of one item.
+
+    Args:
+        work: Makes the coroutine, anew for each subscription, which runs it in a task of its own.
+        owner: As for `from_async_iterable`.
+
+    Returns:
+        An observable. What the coroutine raises arrives at `on_error` as it is; disposing cancels
+        it.
+
+    Example:
+        >>> async def answer():
+        ...     return 42
+        >>> async def main():
+        ...     return [number async for number in iterate(from_coroutine(answer))]
+        >>> asyncio.run(main())
+        [42]
+    """
+
+    def subscribe(
+        observer: ObserverBase[T],
+        scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
+    ) -> DisposableBase:
+        async def run() -> None:
+            try:
+                result = await work()
+            except asyncio.CancelledError:
+                me = asyncio.current_task()
+                if me is not None and me.cancelling():
+                    raise
+                observer.on_error(_cancelled_from_inside())
+            except Exception as error:  # noqa: BLE001  whatever it raises is the observer's
+                observer.on_error(error)
+            else:
+                observer.on_next(result)
+                observer.on_completed()
+
+        with scope() if owner is None else owner.current() as current:
+            task = current.spawn(run())
+        return Disposable(lambda: current.cancel(task))
+
+    return Observable(subscribe)
+
+
+def _cancelled_from_inside() -> StreamBrokenError:
+    return StreamBrokenError("the source was cancelled from inside, not by whoever reads it")
+
+
 class _Pump:
     """Reads one iterator into one observer."""
 
@@ -157,8 +209,7 @@ class _Pump:
         except asyncio.CancelledError:
             if self._stopped or self._stalled or self.task.cancelling():
                 raise
-            message = "the source was cancelled from inside, not by whoever reads it"
-            self._observer.on_error(StreamBrokenError(message))
+            self._observer.on_error(_cancelled_from_inside())
         except Exception as error:  # noqa: BLE001  whatever the source raises is the observer's
             if self._stopped or self._stalled:
                 report("A source raised while it was being closed", error)

@@ -233,7 +233,7 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
         >>> as_messages("Hi")
         (Message(role='user', content='Hi'),)
     """
-    if isinstance(prompt, (CBlock, Component)):
+    if not isinstance(prompt, str) and isinstance(prompt, (CBlock, Component)):
         prompt = render(prompt)
     if isinstance(prompt, str):
         if not prompt.strip():
