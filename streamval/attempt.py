@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from streamval.backends.base import GenerationRequest
     from streamval.checkpoints import Checkpoints
     from streamval.chunks import Chunk
+    from streamval.events import BaseEvent
     from streamval.pipeline import Pipeline
     from streamval.requirements.base import Requirement
 
@@ -59,7 +60,7 @@ class Attempt:
         self,
         pipeline: Pipeline,
         request: GenerationRequest,
-        emit: Callable[..., None],
+        emit: Callable[[type[BaseEvent], dict[str, Any]], None],
         *,
         index: int = 0,
         checkpoints: Checkpoints | None = None,
@@ -163,11 +164,16 @@ class Attempt:
 
     def deliver(self, chunk: Chunk) -> None:
         """Tell subscribers of a chunk that came through."""
+        told = {
+            "text": chunk.text,
+            "chunk_index": chunk.index,
+            "start": chunk.start,
+            "end": chunk.end,
+            "separator": chunk.separator,
+        }
         if isinstance(chunk, AudioChunk):
-            said: dict[str, Any] = {"text": "", "separator": "", "audio": chunk.text}
-        else:
-            said = {"text": chunk.text, "separator": chunk.separator}
-        self._emit(ChunkEvent, chunk_index=chunk.index, start=chunk.start, end=chunk.end, **said)
+            told |= {"text": "", "separator": "", "audio": chunk.text}
+        self._emit(ChunkEvent, told)
 
     def _chunks(self) -> Observable[Chunk]:
         """What the backend says: through the user's delta operators, recorded, cut."""
@@ -222,7 +228,7 @@ class Attempt:
             return ()
         self._tokens += 1
         if self._emit_tokens and isinstance(text, str):
-            self._emit(TokenEvent, text=text)
+            self._emit(TokenEvent, {"text": text})
         return (text,)
 
     def _record(self, text: Any) -> Any:
@@ -255,13 +261,13 @@ class Attempt:
         self._raw.compact()
         if check.chunk is None or not self._judges:
             return
-        self._emit(
-            QuickCheckEvent,
-            chunk_index=check.chunk.index,
-            passed=check.success != "fail",
-            verdict=check.success,
-            results=check.results,
-        )
+        told = {
+            "chunk_index": check.chunk.index,
+            "passed": check.success != "fail",
+            "verdict": check.success,
+            "results": check.results,
+        }
+        self._emit(QuickCheckEvent, told)
         if check.success == "fail":
             self.failures = tuple(
                 Failure(judge.name, result.reason, check.chunk.index, lane, judge.check_only)
@@ -288,7 +294,7 @@ class Attempt:
         """After a natural end: every requirement judges the whole output, beside the others."""
         self.ended_naturally = True
         text = self.text
-        self._emit(StreamingDoneEvent, full_text=text if isinstance(text, str) else "")
+        self._emit(StreamingDoneEvent, {"full_text": text if isinstance(text, str) else ""})
         if self._judges:
             whole = ctx.with_output(text)
             backend = self._pipeline.validation_backend
@@ -303,12 +309,12 @@ class Attempt:
                 if not result
             )
             passed = not self.failures
-            self._emit(FullValidationEvent, passed=passed, results=self.validations)
+            self._emit(FullValidationEvent, {"passed": passed, "results": self.validations})
         return Check(None, "fail" if self.failures else "pass")
 
 
-def _nobody(*_: Any, **__: Any) -> None:
-    pass
+def _nobody(event: type[BaseEvent], told: dict[str, Any]) -> None:
+    del event, told
 
 
 def _why(result: ValidationResult) -> str | None:

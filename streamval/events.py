@@ -56,7 +56,7 @@ class BaseEvent(BaseModel):
     stage: Stage | None = None
 
     @classmethod
-    def made(cls, run_id: str, attempt: int, fields: dict[str, Any]) -> Self:
+    def made(cls, run_id: str, attempt: int, told: dict[str, Any]) -> Self:
         """An event of fields that are known to be right, which are not validated.
 
         For our own use, once or more a chunk; write ``ChunkEvent(…)`` for your own.
@@ -66,7 +66,7 @@ class BaseEvent(BaseModel):
         values["timestamp"] = time.time()
         values["run_id"] = run_id
         values["attempt"] = attempt
-        values.update(fields)
+        values.update(told)
         event = _new(cls)
         # What pydantic's model_construct sets, at a quarter of its price.
         _set_fields(event, values)

@@ -245,18 +245,18 @@ class Run:
         success = False
         interrupted: asyncio.CancelledError | None = None
         try:
-            self._emit(
-                StartedEvent,
-                model=self._pipeline.backend.model,
-                requirements=tuple(r.name for r in self._pipeline.requirements),
-                chunking=describe_chunking(self._pipeline.chunking),
-            )
+            told = {
+                "model": self._pipeline.backend.model,
+                "requirements": tuple(r.name for r in self._pipeline.requirements),
+                "chunking": describe_chunking(self._pipeline.chunking),
+            }
+            self._emit(StartedEvent, told)
             success = not self._cancelling and await self._attempts()
         except asyncio.CancelledError as cancelled:
             interrupted = cancelled
         except Exception as error:  # noqa: BLE001  told to subscribers, then raised below
             self._error = error
-            self._emit(ErrorEvent, exception_type=type(error).__name__, detail=str(error))
+            self._emit(ErrorEvent, {"exception_type": type(error).__name__, "detail": str(error)})
         self._complete(success=success)
         if interrupted is not None:
             self._subscribers.hurry()
@@ -295,13 +295,13 @@ class Run:
                 if checkpoints is not None:
                     checkpoints.reset()
             self._number += 1
-            self._emit(
-                RetryEvent,
-                reason="; ".join(str(failure) for failure in attempt.failures),
-                failures=attempt.failures,
-                mode="restart" if prefix is None else "continue",
-                keep_chunks=self._delivered.chunks,
-            )
+            told = {
+                "reason": "; ".join(str(failure) for failure in attempt.failures),
+                "failures": attempt.failures,
+                "mode": "restart" if prefix is None else "continue",
+                "keep_chunks": self._delivered.chunks,
+            }
+            self._emit(RetryEvent, told)
             request = retry.request(
                 self._request,
                 request,
@@ -325,7 +325,7 @@ class Run:
             self._delivered.add(chunk)
             attempt.deliver(chunk)
             for path, value in self._delivered.values(chunk):
-                self._emit(PartialObjectEvent, path=path, value=value)
+                self._emit(PartialObjectEvent, {"path": path, "value": value})
 
         try:
             async with Subscription(attempt.delivered(), deliver, self._demand) as subscription:
@@ -337,16 +337,16 @@ class Run:
 
     # Telling
 
-    def _emit(self, event: type[BaseEvent], **fields: Any) -> None:
-        if self._subscribers:
-            self._subscribers.publish(event.made(self.run_id, self._number, fields))
+    def _emit(self, event: type[BaseEvent], told: dict[str, Any]) -> None:
+        if self._subscribers.listening:
+            self._subscribers.publish(event.made(self.run_id, self._number, told))
 
     def _complete(self, *, success: bool) -> None:
         self._completed = True
-        self._emit(
-            CompletedEvent,
-            success=success,
-            full_text=self.text,
-            attempts_used=len(self._ledger),
-            usage=self._ledger.usage(success=success),
-        )
+        told = {
+            "success": success,
+            "full_text": self.text,
+            "attempts_used": len(self._ledger),
+            "usage": self._ledger.usage(success=success),
+        }
+        self._emit(CompletedEvent, told)

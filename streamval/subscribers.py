@@ -44,6 +44,9 @@ class Subscribers:
 
     A sync sink is called where the event arises. An async one gets a mailbox and a task of its
     own, so that it may be slow: a full mailbox holds the source back, or drops the oldest event.
+
+    Attributes:
+        listening: Whether anybody has ever subscribed; an event for nobody need not be made.
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -52,6 +55,7 @@ class Subscribers:
         self._sinks: tuple[_Subscriber, ...] = ()  # replaced, not changed, as sinks come and go
         self._inboxes: list[Inbox[BaseEvent]] = []
         self._hurried = asyncio.Event()
+        self.listening = False
 
     def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
         """Subscribe; returns how to unsubscribe."""
@@ -65,6 +69,7 @@ class Subscribers:
             raise UsageError(message)
         subscriber = _Subscriber(sink, overflow, self._scope)
         self._sinks += (subscriber,)
+        self.listening = True
 
         def remove() -> None:
             if subscriber in self._sinks:
@@ -77,10 +82,8 @@ class Subscribers:
         """A mailbox of the run's own, for whoever iterates it; full, it holds the source back."""
         inbox: Inbox[BaseEvent] = Inbox(self._demand)
         self._inboxes.append(inbox)
+        self.listening = True
         return inbox
-
-    def __bool__(self) -> bool:
-        return bool(self._inboxes or self._sinks)
 
     def publish(self, event: BaseEvent) -> None:
         """Hand an event to each of them, in the order they subscribed."""
