@@ -172,7 +172,7 @@ class Fan:
         A lane that has to wait for something keeps that worker; the rest is asked as another.
         """
         caller = asyncio.current_task(self._loop)
-        question = _Question(row, (lane for lane in self.lanes if lane.takes(row)))
+        question = _Question(row, iter(self.lanes))
         while self._idle:
             worker = self._idle.pop()
             if worker.first_step(self._ask(worker, question), caller) is not WAITING:
@@ -180,40 +180,55 @@ class Fan:
                 break
         else:
             for lane in question.lanes:
-                self._employ(_Question(row, iter((lane,)), asked=True))
+                if lane.takes(row):
+                    self._employ(lane, row)
         question.asked = True
         if question.error is not None:
             self.on_error(question.error)
-        if self._limit is not None:
-            return
+        if self._limit is None:  # else one of them has ended it all
+            self._on_answers(row)
+
+    async def _ask(self, worker: Worker[None], question: _Question) -> None:
+        """As a worker: ask the lanes that nobody has asked yet."""
+        row = worker.job = question.row
+        for lane in question.lanes:
+            if not lane.takes(row):
+                continue
+            answer = await lane.judge(row)
+            if question.asked:  # it had to wait, and the rest has been asked meanwhile
+                await self._serve(worker, lane, row, answer)
+                return
+            lane.places += 1
+            if isinstance(answer, Exception):
+                question.error = answer
+                break
+            row.add(lane.position, answer)
+            if answer.success == "fail":
+                break
+        worker.job = None
+
+    async def _serve(
+        self,
+        worker: Worker[None],
+        lane: Lane,
+        row: Row,
+        answer: PartialValidationResult | Exception,
+    ) -> None:
+        """As a worker: tell what a lane has answered at last, and ask it what has queued up."""
+        self._on_late_answer(row, lane, answer)
+        while (waiting := lane.next()) is not None:
+            worker.job = waiting
+            self._on_late_answer(waiting, lane, await lane.judge(waiting))
+        worker.job = None
+
+    def _on_answers(self, row: Row) -> None:
+        """Some lanes, or all, have spoken on the spot."""
         if row.success == "fail":
             self._stop_after(row)
         if self._on_verdict is not None:
-            for lane in self.lanes:
-                if row.results[lane.position] is not None:
-                    self._on_verdict(row.verdict(lane.position))
-
-    async def _ask(self, worker: Worker[None], question: _Question) -> None:
-        """As a worker: ask the lanes that nobody has asked yet, and what waits for them."""
-        for lane in question.lanes:
-            row: Row | None = question.row
-            while row is not None:
-                worker.job = row
-                answer: PartialValidationResult | Exception
-                try:
-                    answer = await lane.judge(row)
-                except Exception as error:  # noqa: BLE001  it ends the run
-                    answer = error
-                if question.asked:
-                    self._on_late_answer(row, lane, answer)
-                elif isinstance(answer, Exception):
-                    question.error = answer
-                else:
-                    row.add(lane.position, answer)
-                row = lane.then()
-            if question.error is not None or question.row.success == "fail":
-                break
-        worker.job = None
+            for position, result in enumerate(row.results):
+                if result is not None:
+                    self._on_verdict(row.verdict(position))
 
     def _on_late_answer(
         self, row: Row, lane: Lane, answer: PartialValidationResult | Exception
@@ -234,21 +249,21 @@ class Fan:
             except Exception as error:  # noqa: BLE001  the validator, or somebody downstream
                 self.on_error(error)
 
-    def _employ(self, question: _Question | None = None) -> None:
-        """One more worker, with a question to begin with if there is one."""
+    def _employ(self, lane: Lane | None = None, row: Row | None = None) -> None:
+        """One more worker; with a chunk of a lane to begin with, if there is one."""
 
         async def work(worker: Worker[None]) -> None:
             # Ends quietly: a cancelled task keeps its traceback, and with it all that this
             # subscription is made of, until the garbage collector comes by.
             with suppress(asyncio.CancelledError):
-                if question is not None:
-                    await self._ask(worker, question)
+                if lane is not None and row is not None:
+                    await self._serve(worker, lane, row, await lane.judge(row))
                 while True:
                     self._idle.append(worker)
                     await (await worker.handed_over())
 
         worker = Worker(work, self._scope)
-        worker.job = question and question.row
+        worker.job = row
         self._workers.append(worker)
 
     def _stop_after(self, failed: Row) -> None:
@@ -302,8 +317,8 @@ class _Question:
 
     __slots__ = ("asked", "error", "lanes", "row")
 
-    def __init__(self, row: Row, lanes: Iterator[Lane], *, asked: bool = False) -> None:
+    def __init__(self, row: Row, lanes: Iterator[Lane]) -> None:
         self.row = row
         self.lanes = lanes
-        self.asked = asked
+        self.asked = False
         self.error: Exception | None = None

@@ -64,7 +64,7 @@ class Lane:
         self._ctx = ctx
         self._checkpoints = checkpoints
         self._alone = not (self._chunker or self.requirement.timeout or self.requirement.hold)
-        self._places = self.requirement.max_concurrency
+        self.places = self.requirement.max_concurrency
         self._waiting: deque[Row] = deque()
         # Of chunks cut again here: the chunker after each.
         self._cut_after: dict[int, Chunker | None] = {}
@@ -75,18 +75,18 @@ class Lane:
         return self._chunker is not None and not self._nested
 
     def takes(self, row: Row) -> bool:
-        """Whether a chunk can be judged now; else it waits here. To be followed by `then`."""
-        if not self._places:
+        """Whether a chunk can be judged now, in a place that is to be given back; else it waits."""
+        if not self.places:
             self._waiting.append(row)
             return False
-        self._places -= 1
+        self.places -= 1
         return True
 
-    def then(self) -> Row | None:
-        """A chunk has been judged: the next one that waits, if there is one."""
+    def next(self) -> Row | None:
+        """For whoever has a place: the chunk that waits the longest, else the place is free."""
         if self._waiting:
             return self._waiting.popleft()
-        self._places += 1
+        self.places += 1
         return None
 
     def stop_at(self, index: int) -> None:
@@ -94,33 +94,51 @@ class Lane:
         while self._waiting and self._waiting[-1].chunk.index >= index:
             self._waiting.pop()
 
-    async def judge(self, row: Row) -> PartialValidationResult:
+    async def judge(self, row: Row) -> PartialValidationResult | Exception:
         """Judge a chunk; one without text is the end of the stream: the tail is due.
 
-        Raises:
-            Exception: What the validator raised, if that is to end the run.
+        Returns:
+            The verdict; or what the validator raised, if that is to end the run.
         """
         chunk = row.chunk
+        verdict: PartialValidationResult | Exception
         try:
             if self._alone and chunk.text:
                 text = chunk.separator + chunk.text if self._verbatim else chunk.text
-                verdict = await self._validate(text, backend=self._backend, ctx=self._ctx)
-                if type(verdict) is not PartialValidationResult:
-                    verdict = self._checked(verdict)
+                result = await self._validate(text, backend=self._backend, ctx=self._ctx)
+                if type(result) is not PartialValidationResult:
+                    self._checked(result)
+                verdict = result
             else:
                 verdict = await self._judge_pieces(row)
         except asyncio.CancelledError:
             me = asyncio.current_task()
             if me is not None and me.cancelling():
                 raise
-            verdict = on_error(self.requirement, self._cancelled_from_inside(), chunk)
+            verdict = self._despite(self._cancelled_from_inside(), chunk)
         except Exception as error:  # noqa: BLE001  its on_error decides
-            verdict = on_error(self.requirement, error, chunk)
-        if self._checkpoints is not None:
-            cut_after = self._cut_after.pop(chunk.index, self._chunker)
-            if verdict.success != "fail":
-                state = LaneState(self.requirement, cut_after, self._base)
-                self._checkpoints.save(self.position, chunk.index, state)
+            verdict = self._despite(error, chunk)
+        if self._checkpoints is None or isinstance(verdict, Exception):
+            return verdict
+        return self._saved(self._checkpoints, chunk, verdict)
+
+    def _despite(self, error: Exception, chunk: Chunk) -> PartialValidationResult | Exception:
+        try:
+            return on_error(self.requirement, error, chunk)
+        except Exception as raised:  # noqa: BLE001  it is told, and ends the run
+            return raised
+
+    def _saved(
+        self, checkpoints: Checkpoints, chunk: Chunk, verdict: PartialValidationResult
+    ) -> PartialValidationResult | Exception:
+        """The verdict, with the state after it kept for a repair; or what copying that raised."""
+        cut_after = self._cut_after.pop(chunk.index, self._chunker)
+        if verdict.success != "fail":
+            state = LaneState(self.requirement, cut_after, self._base)
+            try:
+                checkpoints.save(self.position, chunk.index, state)
+            except Exception as error:  # noqa: BLE001  of the requirement's own __copy__
+                return error
         return verdict
 
     def _pieces(self, chunk: Chunk) -> Sequence[Chunk]:
