@@ -164,7 +164,8 @@ class Fan:
         self._limit = -1
         self._rows.clear()
         self._stop_at(-1)
-        self._let_go()
+        if self._holding:
+            self._let_go()
 
     def _ask_all(self, row: Row) -> None:
         """Ask lane after lane, as one worker, on the spot.
@@ -283,7 +284,8 @@ class Fan:
             row = rows.popleft()
             if self._on_check is not None:
                 self._on_check(self._order.check(row))
-        self._let_go()
+        if self._holding:
+            self._let_go()
         if self._source_ended and not rows:
             self._stop_at(-1)
             self._ended()
@@ -300,7 +302,7 @@ class Fan:
                 self._scope.cancel(worker.task)
 
     def _let_go(self) -> None:
-        if self._holding and len(self._rows) < self._max_pending:
+        if len(self._rows) < self._max_pending:
             self._holding = False
             self._demand.release()
 
