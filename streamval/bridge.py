@@ -1,7 +1,7 @@
 """Where pull meets push: async iterators to observables, and back, with demand.
 
 reactivex has neither async iteration nor backpressure, and asyncio has no observables. This module
-is the only place where the two touch:
+(with the pump it reads with) is the only place where the two touch:
 
 - `from_async_iterable` pulls an async iterator in a task and pushes its items to an observer;
   `from_coroutine` does so with the one thing that a coroutine returns.
@@ -24,7 +24,7 @@ from aiostream import operator, streamcontext
 from reactivex import Observable
 from reactivex.disposable import Disposable
 
-from streamval.errors import StallError, StreamBrokenError
+from streamval.pump import Pump, cancelled_from_inside
 from streamval.scope import BUFFER, Demand, Inbox, Scope, report, scope
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-FAIR_SHARE = 256
-"""Items that a source which never waits may push before every other task gets a turn."""
-
-STALL_STEPS = 16
-"""How often within a `stall_timeout` it is looked whether an item has come."""
 
 
 @overload
@@ -101,7 +95,7 @@ def from_async_iterable(
         scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
         with scope() if owner is None else owner.current() as current:
-            pump = _Pump(source, each, last, observer, current, stall_timeout)
+            pump = Pump(source, each, last, observer, current, stall_timeout)
             pump.start()
         return Disposable(pump.stop)
 
@@ -140,8 +134,8 @@ def from_coroutine(
             except asyncio.CancelledError:
                 me = asyncio.current_task()
                 if me is not None and me.cancelling():
-                    raise
-                observer.on_error(_cancelled_from_inside())
+                    return
+                observer.on_error(cancelled_from_inside())
             except Exception as error:  # noqa: BLE001  whatever it raises is the observer's
                 observer.on_error(error)
             else:
@@ -153,142 +147,6 @@ def from_coroutine(
         return Disposable(lambda: current.cancel(task))
 
     return Observable(subscribe)
-
-
-def _cancelled_from_inside() -> StreamBrokenError:
-    return StreamBrokenError("the source was cancelled from inside, not by whoever reads it")
-
-
-class _Pump:
-    """Reads one iterator into one observer."""
-
-    task: asyncio.Task[None]
-
-    def __init__(
-        self,
-        source: Callable[[], AsyncIterable[Any]],
-        each: Callable[[Any], Iterable[Any]] | None,
-        last: Callable[[], Iterable[Any]] | None,
-        observer: ObserverBase[Any],
-        scope: Scope,
-        stall_timeout: float | None,
-    ) -> None:
-        self._source = source
-        self._each = each
-        self._last = last
-        self._observer = observer
-        self._scope = scope
-        self._demand = scope.demand
-        self._stall_timeout = stall_timeout
-        self._stopped = False
-        self._stalled = False
-        self._quiet = False
-        self._quiet_steps = 0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        self.task = self._scope.spawn(self.run())
-
-    def stop(self) -> None:
-        if self._stopped:
-            return
-        self._stopped = True
-        # Stopped from inside on_next, the pump sees the flag; cancelling itself would only
-        # take effect wherever it next waits, perhaps while it cleans up.
-        if asyncio.current_task(self.task.get_loop()) is not self.task:
-            self._scope.cancel(self.task)
-
-    async def run(self) -> None:
-        me = asyncio.current_task()
-        assert me is not None
-        self.task = me  # with an eager task factory this comes before `start` has it
-        if self._stall_timeout is not None:
-            self._watch(self._stall_timeout)
-        try:
-            failure = await self._read()
-        except asyncio.CancelledError:
-            if self._stopped or self._stalled or self.task.cancelling():
-                raise
-            self._observer.on_error(_cancelled_from_inside())
-        except Exception as error:  # noqa: BLE001  whatever the source raises is the observer's
-            if self._stopped or self._stalled:
-                report("A source raised while it was being closed", error)
-            else:
-                self._observer.on_error(error)
-        else:
-            if failure is not None:
-                self._observer.on_error(failure)
-            elif not self._stopped and not self._stalled:
-                self._observer.on_completed()
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-
-    async def _read(self) -> Exception | None:
-        """Push items until the source ends, the observer raises, or the pump is stopped."""
-        on_next, demand = self._observer.on_next, self._demand
-        each = self._each or _itself
-        iterator = aiter(self._source())
-        unbroken = 0
-        # The context guarantees the close. The loop reads the iterator itself, as going through
-        # the context would cost a microsecond for every delta.
-        async with streamcontext(iterator):
-            async for item in iterator:
-                if self._stopped:
-                    self._scope.spare(self.task)
-                    break
-                self._quiet = False
-                try:
-                    for made in each(item):
-                        on_next(made)
-                except Exception as error:  # noqa: BLE001  must not be thrown into the source
-                    self._scope.spare(self.task)
-                    return error
-                if self._stopped:
-                    self._scope.spare(self.task)
-                    break
-                unbroken += 1
-                if demand.busy or unbroken == FAIR_SHARE:
-                    unbroken = 0
-                    await demand.ready()
-        return self._push_last()
-
-    def _push_last(self) -> Exception | None:
-        if self._last is None or self._stopped or self._stalled:
-            return None
-        try:
-            for made in self._last():
-                self._observer.on_next(made)
-        except Exception as error:  # noqa: BLE001  an observer's, or of what makes the last items
-            return error
-        return None
-
-    def _watch(self, timeout: float) -> None:
-        """Cancel the pump once nothing has come for so long.
-
-        The pump only clears a flag for each item, and the watch looks at it a few times within
-        the timeout: it is late by one such step at most.
-        """
-        if not self._quiet or self._demand.held:
-            self._quiet_steps = 0
-        self._quiet = True
-        if self._quiet_steps >= STALL_STEPS:
-            self._stalled = True
-            # Told at once: the backend may ignore its cancellation, or take its time over it.
-            message = (
-                f"no delta for {timeout:g} seconds; the backend hangs, or needs a longer "
-                "stall_timeout"
-            )
-            self._observer.on_error(StallError(message))
-            self._scope.cancel(self.task)
-        else:
-            self._quiet_steps += 1
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(timeout / STALL_STEPS, self._watch, timeout)
-
-
-def _itself(item: T) -> tuple[T]:
-    return (item,)
 
 
 class Subscription:

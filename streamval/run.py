@@ -261,10 +261,13 @@ class Run:
         if interrupted is not None:
             self._subscribers.hurry()
         await self._subscribers.finish()
-        if interrupted is not None and not self._cancelling:
-            raise interrupted
-        if self._error is not None:
-            raise self._error
+        try:
+            if interrupted is not None and not self._cancelling:
+                raise interrupted
+            if self._error is not None:
+                raise self._error
+        finally:
+            interrupted = None  # its traceback holds this frame, and so the whole run
         delivered = self._delivered
         return self._ledger.result(delivered.raw, delivered.parsed(), success=success)
 

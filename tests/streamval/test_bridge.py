@@ -7,7 +7,7 @@ import pytest
 import reactivex
 from reactivex import operators as ops
 
-from streamval import bridge
+from streamval import bridge, pump
 from streamval.errors import RunError, StallError, StreamBrokenError
 from streamval.scope import CLOSING_GRACE, side_by_side
 from tests.support.virtual_time import run_virtually
@@ -235,7 +235,7 @@ async def test_a_source_that_never_waits_lets_others_run():
     ) as subscription:
         await subscription.completed()
     task.cancel()
-    assert turns >= 10_000 // bridge.FAIR_SHARE
+    assert turns >= 10_000 // pump.FAIR_SHARE
 
 
 def test_a_stall_is_an_error_and_closes_the_source():

@@ -196,3 +196,28 @@ async def test_a_restart_has_the_whole_limit():
     )
     await pipeline.run("go")
     assert [request.options["max_tokens"] for request in backend.requests] == [10, 10]
+
+
+async def test_a_lane_keeps_its_state_over_a_repair_where_it_has_raised():
+    class Counts(sv.Requirement):
+        seen = 0
+
+        async def stream_validate(self, chunk, *, backend, ctx):
+            self.seen += 1
+            told.append((chunk, self.seen))
+            if chunk == "Two.":
+                raise ValueError(chunk)
+            return sv.PartialValidationResult("pass")
+
+        async def validate(self, backend, ctx, **_):
+            return sv.ValidationResult(True)
+
+    told = []
+    backend = Spoken(["One. ", "Two. ", "Bad. "], [" Three. "], supports_prefix=True)
+    result = await sv.Pipeline(
+        backend,
+        requirements=[Counts("counts", on_error="pass"), Judge(fails_on("Bad"))],
+        retry=sv.Repair(mode="continue", loop_budget=2),
+    ).run("go")
+    assert result.text == "One. Two. Three."
+    assert told == [("One.", 1), ("Two.", 2), ("Bad.", 3), ("Three.", 3)]
