@@ -6,9 +6,8 @@ What `streamval.bridge` reads sources with; it knows of observers no more than t
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from aiostream import streamcontext
 
 from streamval.errors import StallError, StreamBrokenError
 from streamval.scope import report
@@ -110,11 +109,9 @@ class Pump:
         """Push items until the source ends, the observer raises, or the pump is stopped."""
         on_next, demand = self._observer.on_next, self._demand
         each = self._each or _itself
-        iterator = aiter(self._source())
+        iterator: Any = aiter(self._source())
         unbroken = 0
-        # The context guarantees the close. The loop reads the iterator itself, as going through
-        # the context would cost a microsecond for every delta.
-        async with streamcontext(iterator):
+        async with aclosing(iterator) if hasattr(iterator, "aclose") else nullcontext():
             async for item in iterator:
                 if self._stopped:
                     self._scope.spare(self.task)

@@ -216,7 +216,7 @@ async def test_a_lane_keeps_its_state_over_a_repair_where_it_has_raised():
     backend = Spoken(["One. ", "Two. ", "Bad. "], [" Three. "], supports_prefix=True)
     result = await sv.Pipeline(
         backend,
-        requirements=[Counts("counts", on_error="pass"), Judge(fails_on("Bad"))],
+        requirements=[Counts("counts", on_error="pass"), Judge(fails_on("Bad."))],
         retry=sv.Repair(mode="continue", loop_budget=2),
     ).run("go")
     assert result.text == "One. Two. Three."
