@@ -110,6 +110,9 @@ class Pipeline:
                 chunking = None
         self.chunking = check_chunking(chunking)
         self.nothing: str | bytes = b"" if takes_audio(chunking) else ""
+        for requirement in self.requirements:
+            if requirement.judges not in (None, type(self.nothing)):
+                raise _of_the_other_kind(requirement)
         self.retry = retry
         self.max_pending_chunks = max_pending_chunks
         self.emit_tokens = emit_tokens
@@ -254,6 +257,14 @@ def as_backend(given: Backend | str | None) -> Backend:
     hint = "an instance of it" if isinstance(given, type) else "a Backend or a LiteLLM model name"
     message = f"backend cannot be {given!r}; give {hint}"
     raise UsageError(message)
+
+
+def _of_the_other_kind(requirement: Requirement) -> UsageError:
+    kinds = ("text", "sound") if requirement.judges is str else ("sound", "text")
+    return UsageError(
+        f"{requirement.name!r} judges {kinds[0]}, and the pipeline is one of {kinds[1]} "
+        "(its chunking says which)"
+    )
 
 
 def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:

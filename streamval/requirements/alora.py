@@ -41,6 +41,8 @@ class ALoraRequirement(Requirement):
         'requirement_check'
     """
 
+    judges = str
+
     def __init__(
         self, description: str, *, adapter: str = "requirement_check", **options: Any
     ) -> None:

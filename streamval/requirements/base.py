@@ -69,6 +69,10 @@ class Requirement:
     """Whether, once it has failed a chunk, a repair may go on from the chunk before: what it
     complains of has not begun in what was delivered."""
 
+    judges: type[str | bytes] | None = None
+    """What it judges: text, sound as bytes, or whatever it is given. A pipeline of the other kind
+    refuses it."""
+
     _output: str | None = None
 
     def __init__(

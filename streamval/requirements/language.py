@@ -34,6 +34,8 @@ class Language(Requirement):
     Needs the extra ``streamval[language]`` (py3langid, 97 languages).
     """
 
+    judges = str
+
     def __init__(self, code: str, **options: Any) -> None:
         identify = _identifier()
         if code not in identify.labels:

@@ -27,6 +27,8 @@ class Limit(Requirement):
     is delivered before the end. With a lower limit alone, nothing before it is reached.
     """
 
+    judges = str
+
     def __init__(
         self,
         what: str,

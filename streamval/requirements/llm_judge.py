@@ -41,6 +41,8 @@ class LLMaJRequirement(Requirement):
         4
     """
 
+    judges = str
+
     def __init__(
         self,
         description: str,

@@ -39,6 +39,8 @@ class NoLeak(Requirement):
     default), not delivered before the word that settles it.
     """
 
+    judges = str
+
     def __init__(
         self, description: str, find: Find, unfinished: re.Pattern[str], **options: Any
     ) -> None:

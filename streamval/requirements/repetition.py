@@ -38,6 +38,8 @@ class NoRepetition(Requirement):
         'never say the same thing twice'
     """
 
+    judges = str
+
     def __init__(self, *, min_words: int = 3, remember: int = 256, **options: Any) -> None:
         super().__init__("never say the same thing twice", **options)
         self._min_words = min_words
@@ -98,6 +100,8 @@ class NoLoop(Requirement):
         >>> NoLoop(times=3).description
         'never go round in circles'
     """
+
+    judges = str
 
     def __init__(
         self, *, times: int = 3, min_words: int = 9, max_period: int = 24, **options: Any

@@ -30,6 +30,8 @@ class MatchesSchema(Requirement):
     a preamble or a code fence, is skipped.
     """
 
+    judges = str
+
     verbatim = True
 
     def __init__(self, schema: Schema[Any], description: str, **options: Any) -> None:

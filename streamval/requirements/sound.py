@@ -28,6 +28,8 @@ class Sound(Requirement):
     The whole is not judged again at its end, where all its segments have been.
     """
 
+    judges = bytes
+
     def __init__(self, description: str, pcm: PCM, **options: Any) -> None:
         super().__init__(description, **options)
         self.pcm = pcm

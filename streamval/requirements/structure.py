@@ -33,6 +33,8 @@ class ValidPython(Requirement):
     delivered in pieces before it has been judged, as it is one chunk here.
     """
 
+    judges = str
+
     def __init__(self, **options: Any) -> None:
         options = {"chunking": "markdown", **options}
         super().__init__(
@@ -67,6 +69,8 @@ class ReadableMarkdown(Requirement):
 
     Judges line by line: each verdict is certain, so `hold` changes nothing.
     """
+
+    judges = str
 
     verbatim = True  # a blank line ends a table
 

@@ -24,6 +24,8 @@ class ForbiddenPattern(Requirement):
     has a coarser `chunking` of its own. Every verdict is pass or fail, so `hold` changes nothing.
     """
 
+    judges = str
+
     def __init__(self, pattern: re.Pattern[str], description: str, **options: Any) -> None:
         super().__init__(description, simple_validate(self._judge_whole), **options)
         self._pattern = pattern
@@ -84,6 +86,8 @@ class RequiredPattern(Requirement):
     delivered before. Where each has to, every verdict is pass or fail.
     """
 
+    judges = str
+
     def __init__(
         self, pattern: re.Pattern[str], description: str, *, each: bool, **options: Any
     ) -> None:
@@ -137,6 +141,8 @@ class RequiredWords(Requirement):
 
     Until then it is unknown: with ``hold=True`` nothing is delivered before that chunk.
     """
+
+    judges = str
 
     def __init__(self, phrases: list[str], **options: Any) -> None:
         names = " and ".join(f'"{phrase}"' for phrase in phrases)

@@ -135,8 +135,26 @@ async def test_bytes_for_a_chunker_of_text_and_text_for_one_of_sound():
 
 
 async def test_a_rule_of_sound_in_a_pipeline_of_text():
-    with pytest.raises(UsageError, match="the pipeline is one of text"):
-        await sv.Pipeline(Spoken("One."), requirements=[reqs.no_clipping()]).run("go")
+    with pytest.raises(UsageError, match="judges sound, and the pipeline is one of text"):
+        sv.Pipeline(Spoken("One."), requirements=[reqs.no_clipping()])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        reqs.word_limit(at_most=5),
+        reqs.forbidden_words(["never"]),
+        reqs.no_secrets(),
+        reqs.NoRepetition(),
+        reqs.matches(dict),
+        reqs.readable_markdown(),
+        sv.LLMaJRequirement("sounds nice"),
+    ],
+    ids=lambda rule: rule.name,
+)
+def test_a_rule_of_text_in_a_pipeline_of_sound(rule):
+    with pytest.raises(UsageError, match="judges text, and the pipeline is one of sound"):
+        sv.Pipeline(Spoken(b"\0\0"), requirements=[rule], chunking=FrameChunker)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ async def chunks():
 
 
 async def failure():
-    pipeline = sv.Pipeline(Spoken(*SENTENCES), requirements=[Judge(fails_on("Two is.")), Judge(slowly)])
+    pipeline = sv.Pipeline(
+        Spoken(*SENTENCES), requirements=[Judge(fails_on("Two is.")), Judge(slowly)]
+    )
     assert not (await pipeline.run("go")).success
 
 
