@@ -1,6 +1,8 @@
 """The lanes side by side: each chunk to all of them, and their verdicts back as they come.
 
-Without observables; the operator `fan_out` wraps it, and an attempt uses it as it is.
+Without observables; the operator `fan_out` wraps it, and an attempt uses it as it is. The lanes of one
+subscription share workers, so that a context variable that a validator sets and does not reset may be
+seen by others of the same run, never by anybody else.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ class Fan:
         self._order = CheckOrder()
         self._began_at = (options.index, options.start)
         self._last: Chunk | None = None
-        self._limit: int | None = None
+        self._limit: int | None = None  # no verdict from this index on; -1 once it is all over
         self._holding = False
         self._source_ended = False
         self._scope = scope
@@ -181,19 +183,21 @@ class Fan:
                 break
         else:
             for lane in question.lanes:
-                if lane.takes(row):
+                if self._limit is None and lane.takes(row):
                     self._employ(lane, row)
         question.asked = True
         if question.error is not None:
             self.on_error(question.error)
-        if self._limit is None:  # else one of them has ended it all
+        if self._limit is None:
             self._on_answers(row)
+        elif self._limit < 0:  # one of them has ended it all; it was spared, as it was asking
+            self._stop_at(self._limit)
 
     async def _ask(self, worker: Worker[None], question: _Question) -> None:
         """As a worker: ask the lanes that nobody has asked yet."""
         row = worker.job = question.row
         for lane in question.lanes:
-            if not lane.takes(row):
+            if self._limit is not None or not lane.takes(row):  # a validator may stop it all
                 continue
             answer = await lane.judge(row)
             if question.asked:  # it had to wait, and the rest has been asked meanwhile
@@ -259,7 +263,9 @@ class Fan:
             with suppress(asyncio.CancelledError):
                 if lane is not None and row is not None:
                     await self._serve(worker, lane, row, await lane.judge(row))
-                while True:
+                # Once it is all over, a worker that has just told so was spared; and a validator
+                # may have ignored that its worker was cancelled.
+                while self._limit != -1 and not worker.task.cancelling():
                     self._idle.append(worker)
                     await (await worker.handed_over())
 
@@ -286,7 +292,8 @@ class Fan:
                 self._on_check(self._order.check(row))
         if self._holding:
             self._let_go()
-        if self._source_ended and not rows:
+        if self._source_ended and not rows and self._limit != -1:
+            self._limit = -1
             self._stop_at(-1)
             self._ended()
 

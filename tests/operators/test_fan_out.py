@@ -128,6 +128,79 @@ async def test_a_validator_cancelled_from_inside_is_an_error_not_a_hang():
         await verdicts(fan_out([Judge(cancelled)]))
 
 
+def test_a_validator_that_ignores_its_cancellation_keeps_nobody_waiting():
+    async def stubborn(_):
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            return "pass"
+
+    async def main():
+        found = await verdicts(fan_out([Judge(stubborn), Judge("fail")]))
+        return found, asyncio.get_running_loop().time()
+
+    (found, ended), _ = run_virtually(main())
+    assert [state for *_, state in found] == ["fail"]
+    assert ended < 1
+
+
+async def test_lanes_that_need_not_wait_share_one_worker_and_one_that_waits_keeps_it():
+    tasks = []
+
+    def at_once(text):
+        tasks.append(asyncio.current_task())
+        return "pass"
+
+    async def later(text):
+        tasks.append(asyncio.current_task())
+        await asyncio.sleep(0)
+        tasks.append(asyncio.current_task())
+        return "pass"
+
+    async def source():
+        yield WORDS[0]
+
+    lanes = [Judge(at_once), Judge(later), Judge(at_once), Judge(at_once)]
+    observable = bridge.from_async_iterable(source).pipe(fan_out(lanes))
+    assert len([v async for v in bridge.iterate(observable)]) == 4
+    first, waits, *others, went_on = tasks
+    assert first is waits is went_on
+    # Whom the rest is asked as had still to be started.
+    assert len(set(others)) == 2
+    assert waits not in others
+
+
+async def test_once_a_validator_has_disposed_of_it_all_nobody_else_is_asked():
+    def disposes(_):
+        subscription.dispose()
+        return "pass"
+
+    async def source():
+        yield WORDS[0]
+
+    other, seen = Judge(), []
+    observable = bridge.from_async_iterable(source).pipe(fan_out([Judge(disposes), other]))
+    subscription = observable.subscribe(seen.append)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (other.asked, seen) == ([], [])
+
+
+async def test_without_a_subscription_of_ours_the_last_verdict_ends_the_workers_too():
+    async def later(_):
+        await asyncio.sleep(0)
+        return "pass"
+
+    async def source():
+        yield WORDS[0]
+
+    seen = []
+    bridge.from_async_iterable(source).pipe(fan_out([Judge(later)])).subscribe(seen.append)
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert len(seen) == 1  # and no task is left, as after every test
+
+
 # A chunking of its own
 
 
