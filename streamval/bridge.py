@@ -188,8 +188,10 @@ class Subscription:
         if self._disposable is not None:
             self._disposable.dispose()
             self._disposable = None
-        if not self._end.cancel() and not self._end.cancelled():
+        if self._end.done():
             self._end.exception()  # seen, so that the loop does not report it as forgotten
+        else:
+            self._end.cancel()
         await self._scope.aclose()
 
     @property
@@ -210,7 +212,7 @@ class Subscription:
 
     async def completed(self) -> None:
         """Wait until the observable has completed; raises what it failed with."""
-        await self._end
+        await asyncio.shield(self._end)  # cancelled, there is still an error to be seen
 
     def _completed(self) -> None:
         if not self._end.done():
