@@ -158,6 +158,8 @@ def test_interrupting_a_sync_call_cancels_the_work():
     import signal
     import threading
 
+    # A shell that runs the tests in the background has it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     begun, closed = threading.Event(), threading.Event()
 
     async def forever():
@@ -172,6 +174,9 @@ def test_interrupting_a_sync_call_cancels_the_work():
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        sv.start_session(Spoken("One ", forever, closing=closing)).instruct("Go.")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sv.start_session(Spoken("One ", forever, closing=closing)).instruct("Go.")
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert closed.wait(10)
