@@ -101,8 +101,13 @@ def fan_out(
                     observer.on_completed,
                     on_verdict=observer.on_next,
                 )
+                # Whoever pushes may do so from elsewhere; what is subscribed to for a verdict is
+                # this subscription's all the same.
                 upstream = source.subscribe(
-                    fan.on_chunk, fan.on_error, fan.on_completed, scheduler=scheduler
+                    current.inside(fan.on_chunk),
+                    fan.on_error,
+                    current.inside(fan.on_completed),
+                    scheduler=scheduler,
                 )
             return CompositeDisposable(upstream, Disposable(fan.stop))
 

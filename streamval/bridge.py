@@ -133,9 +133,8 @@ def from_coroutine(
                 result = await work()
             except asyncio.CancelledError:
                 me = asyncio.current_task()
-                if me is not None and me.cancelling():
-                    return
-                observer.on_error(cancelled_from_inside())
+                if me is None or not current.has_cancelled(me):
+                    observer.on_error(cancelled_from_inside())
             except Exception as error:  # noqa: BLE001  whatever it raises is the observer's
                 observer.on_error(error)
             else:

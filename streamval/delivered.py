@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamval.errors import DeltaTypeError
 from streamval.transcript import Transcript
 from streamval.values import ValueReader
 
@@ -25,6 +26,7 @@ class Delivered:
 
     def __init__(self, nothing: str | bytes, schema: Schema[Any] | None) -> None:
         self._nothing = nothing
+        self._kind = type(nothing)
         self._schema = schema
         self.clear()
 
@@ -35,7 +37,17 @@ class Delivered:
         self._values = None if self._schema is None else ValueReader(self._schema.root)
 
     def add(self, chunk: Chunk) -> None:
-        """A chunk is delivered."""
+        """A chunk is delivered.
+
+        Raises:
+            DeltaTypeError: If an operator has made something else of its text.
+        """
+        if type(chunk.text) is not self._kind:
+            message = (
+                f"chunk_operators gave a chunk whose text is {type(chunk.text).__name__}; it must "
+                f"stay {self._kind.__name__}"
+            )
+            raise DeltaTypeError(message)
         self.chunks += 1
         self._raw.write(chunk.separator)
         self._raw.write(chunk.text)

@@ -116,4 +116,4 @@ class StallError(BackendError, TimeoutError):
 
 
 class DeltaTypeError(BackendError, TypeError):
-    """A backend yielded something that is not a piece of text."""
+    """A backend yielded, or an operator made, something that is no piece of the output."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamval.checkpoints import fresh
 from streamval.chunkers.base import finer
 from streamval.chunks import Chunk
-from streamval.errors import UsageError
+from streamval.errors import UsageError, ValidatorError
 from streamval.lanes import UNKNOWN, Lane
 from streamval.scope import running_loop
 from streamval.verdicts import CheckOrder, Row, Verdict
@@ -100,7 +99,7 @@ class Fan:
         self._order = CheckOrder()
         self._began_at = (options.index, options.start)
         self._last: Chunk | None = None
-        self._limit: int | None = None  # no verdict from this index on; -1 once it is all over
+        self._limit: int | None = None  # no verdict from this row on; -1 once it is all over
         self._holding = False
         self._source_ended = False
         self._scope = scope
@@ -183,31 +182,33 @@ class Fan:
                 break
         else:
             for lane in question.lanes:
-                if self._limit is None and lane.takes(row):
+                if not self._is_over(row) and lane.takes(row):
                     self._employ(lane, row)
         question.asked = True
         if question.error is not None:
             self.on_error(question.error)
-        if self._limit is None:
-            self._on_answers(row)
-        elif self._limit < 0:  # one of them has ended it all; it was spared, as it was asking
-            self._stop_at(self._limit)
+        if not self._is_over(row):
+            self._on_answers(question)
+        elif self._limit == -1:  # one of them has ended it all; it was spared, as it was asking
+            self._stop_at(-1)
 
     async def _ask(self, worker: Worker[None], question: _Question) -> None:
         """As a worker: ask the lanes that nobody has asked yet."""
         row = worker.job = question.row
         for lane in question.lanes:
-            if self._limit is not None or not lane.takes(row):  # a validator may stop it all
+            if self._is_over(row) or not lane.takes(row):  # a validator may stop it all
                 continue
             answer = await lane.judge(row)
             if question.asked:  # it had to wait, and the rest has been asked meanwhile
                 await self._serve(worker, lane, row, answer)
                 return
-            lane.places += 1
+            if (waiting := lane.next()) is not None:  # the validator pushed a chunk itself
+                self._employ(lane, waiting)
             if isinstance(answer, Exception):
                 question.error = answer
                 break
             row.add(lane.position, answer)
+            question.answered.append(lane.position)
             if answer.success == "fail":
                 break
         worker.job = None
@@ -226,20 +227,20 @@ class Fan:
             self._on_late_answer(waiting, lane, await lane.judge(waiting))
         worker.job = None
 
-    def _on_answers(self, row: Row) -> None:
+    def _on_answers(self, question: _Question) -> None:
         """Some lanes, or all, have spoken on the spot."""
+        row = question.row
         if row.success == "fail":
             self._stop_after(row)
         if self._on_verdict is not None:
-            for position, result in enumerate(row.results):
-                if result is not None:
-                    self._on_verdict(row.verdict(position))
+            for position in question.answered:
+                self._on_verdict(row.verdict(position))
 
     def _on_late_answer(
         self, row: Row, lane: Lane, answer: PartialValidationResult | Exception
     ) -> None:
         """A lane has spoken on a chunk that it had to wait for, or raised what ends the run."""
-        if self._limit is not None and row.chunk.index >= self._limit:
+        if self._is_over(row):
             return
         with self._scope.current():  # the worker has left it, for the requirement's sake
             try:
@@ -258,24 +259,26 @@ class Fan:
         """One more worker; with a chunk of a lane to begin with, if there is one."""
 
         async def work(worker: Worker[None]) -> None:
-            # Ends quietly: a cancelled task keeps its traceback, and with it all that this
-            # subscription is made of, until the garbage collector comes by.
-            with suppress(asyncio.CancelledError):
+            worker.job = row
+            try:
                 if lane is not None and row is not None:
                     await self._serve(worker, lane, row, await lane.judge(row))
                 # Once it is all over, a worker that has just told so was spared; and a validator
                 # may have ignored that its worker was cancelled.
-                while self._limit != -1 and not worker.task.cancelling():
+                while self._limit != -1 and not self._scope.has_cancelled(worker.task):
                     self._idle.append(worker)
                     await (await worker.handed_over())
+            except asyncio.CancelledError:
+                # Ends quietly: a cancelled task keeps its traceback, and with it all that this
+                # subscription is made of, until the garbage collector comes by.
+                if not self._scope.has_cancelled(worker.task):
+                    self.on_error(_cancelled_by_others())
 
-        worker = Worker(work, self._scope)
-        worker.job = row
-        self._workers.append(worker)
+        self._workers.append(Worker(work, self._scope))
 
     def _stop_after(self, failed: Row) -> None:
         """A chunk has failed: it and later ones need no verdict, earlier ones still do."""
-        self._limit = failed.chunk.index
+        self._limit = failed.position
         while self._rows[-1] is not failed:
             self._rows.pop()
         self._stop_at(self._limit)
@@ -297,14 +300,18 @@ class Fan:
             self._stop_at(-1)
             self._ended()
 
-    def _stop_at(self, index: int) -> None:
-        """Chunk `index` and later ones need no verdict any more; below 0, nothing does."""
+    def _is_over(self, row: Row) -> bool:
+        """Whether nobody wants a verdict on that chunk any more."""
+        return self._limit is not None and row.position >= self._limit
+
+    def _stop_at(self, position: int) -> None:
+        """The row at `position` and later ones need no verdict any more; below 0, nothing does."""
         for lane in self.lanes:
-            lane.stop_at(index)
+            lane.stop_at(position)
         me = asyncio.current_task()
         for worker in self._workers:
             row: Row | None = worker.job
-            pointless = index < 0 if row is None else row.chunk.index >= index
+            pointless = position < 0 if row is None else row.position >= position
             if pointless and worker.task is not me:
                 self._scope.cancel(worker.task)
 
@@ -314,20 +321,26 @@ class Fan:
             self._demand.release()
 
 
+def _cancelled_by_others() -> ValidatorError:
+    return ValidatorError("a validator, or somebody else, cancelled the task that judges chunks")
+
+
 class _Question:
     """A chunk on its way from lane to lane.
 
     Attributes:
         row: Whose chunk it is.
         lanes: The lanes that are still to be asked.
+        answered: Positions of those that have spoken on the spot.
         asked: Whether all that can be asked on the spot has been: answers are late now.
         error: What a validator raised, asked on the spot.
     """
 
-    __slots__ = ("asked", "error", "lanes", "row")
+    __slots__ = ("answered", "asked", "error", "lanes", "row")
 
     def __init__(self, row: Row, lanes: Iterator[Lane]) -> None:
         self.row = row
         self.lanes = lanes
+        self.answered: list[int] = []
         self.asked = False
         self.error: Exception | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamval.checkpoints import LaneState, copied
 from streamval.chunkers.base import shifted
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from streamval.chunkers.base import Chunker
     from streamval.chunks import Chunk
     from streamval.context import Context
-    from streamval.requirements.base import Requirement
     from streamval.verdicts import Row
 
 UNKNOWN = PartialValidationResult("unknown")
@@ -66,8 +65,7 @@ class Lane:
         self._alone = not (self._chunker or self.requirement.timeout or self.requirement.hold)
         self.places = self.requirement.max_concurrency
         self._waiting: deque[Row] = deque()
-        # Of chunks cut again here: the chunker after each.
-        self._cut_after: dict[int, Chunker | None] = {}
+        self._cuts: dict[int, _Cut] = {}
 
     @property
     def keeps_a_tail(self) -> bool:
@@ -75,7 +73,12 @@ class Lane:
         return self._chunker is not None and not self._nested
 
     def takes(self, row: Row) -> bool:
-        """Whether a chunk can be judged now, in a place that is to be given back; else it waits."""
+        """Whether a chunk can be judged now, in a place that is to be given back; else it waits.
+
+        Called once for each chunk, in their order, which is when it is cut anew.
+        """
+        if self._chunker is not None:
+            self._cuts[row.position] = self._cut(row.chunk, self._chunker)
         if not self.places:
             self._waiting.append(row)
             return False
@@ -89,9 +92,9 @@ class Lane:
         self.places += 1
         return None
 
-    def stop_at(self, index: int) -> None:
-        """Chunk `index` and later ones need no verdict any more."""
-        while self._waiting and self._waiting[-1].chunk.index >= index:
+    def stop_at(self, position: int) -> None:
+        """The row at `position` and later ones need no verdict any more."""
+        while self._waiting and self._waiting[-1].position >= position:
             self._waiting.pop()
 
     async def judge(self, row: Row) -> PartialValidationResult | Exception:
@@ -111,46 +114,28 @@ class Lane:
                 verdict = result
             else:
                 verdict = await self._judge_pieces(row)
-        except asyncio.CancelledError:
-            me = asyncio.current_task()
-            if me is not None and me.cancelling():
+        except (Exception, asyncio.CancelledError) as raised:
+            if _is_cancelled(raised):
                 raise
-            verdict = self._despite(self._cancelled_from_inside(), chunk)
-        except Exception as error:  # noqa: BLE001  its on_error decides
-            verdict = self._despite(error, chunk)
-        if self._checkpoints is None or isinstance(verdict, Exception):
-            return verdict
-        return self._saved(self._checkpoints, chunk, verdict)
-
-    def _despite(self, error: Exception, chunk: Chunk) -> PartialValidationResult | Exception:
-        try:
-            return on_error(self.requirement, error, chunk)
-        except Exception as raised:  # noqa: BLE001  it is told, and ends the run
-            return raised
-
-    def _saved(
-        self, checkpoints: Checkpoints, chunk: Chunk, verdict: PartialValidationResult
-    ) -> PartialValidationResult | Exception:
-        """The verdict, with the state after it kept for a repair; or what copying that raised."""
-        cut_after = self._cut_after.pop(chunk.index, self._chunker)
-        if verdict.success != "fail":
-            state = LaneState(self.requirement, cut_after, self._base)
+            verdict = self._despite(raised, chunk)
+            if isinstance(verdict, Exception):
+                return verdict
+        cut = self._cuts.pop(row.position, None)
+        if self._checkpoints is not None and verdict.success != "fail":
+            state = LaneState(self.requirement, cut and cut.chunker_after, self._base)
             try:
-                checkpoints.save(self.position, chunk.index, state)
+                self._checkpoints.save(self.position, chunk.index, state)
             except Exception as error:  # noqa: BLE001  of the requirement's own __copy__
                 return error
         return verdict
 
-    def _pieces(self, chunk: Chunk) -> Sequence[Chunk]:
-        """The chunk, or what this lane's own chunker makes of it."""
-        if self._chunker is None:
-            return (chunk,) if chunk.text else ()
-        pieces = self._chunker.feed(chunk.separator + chunk.text)
-        if self._nested or not chunk.text:
-            pieces += self._chunker.flush()
-        if self._base:
-            return [shifted(piece, self._base) for piece in pieces]
-        return pieces
+    def _despite(self, raised: BaseException, piece: Chunk) -> PartialValidationResult | Exception:
+        """What the requirement's `on_error` makes of what judging `piece` raised."""
+        error = raised if isinstance(raised, Exception) else self._cancelled_from_inside()
+        if self.requirement.on_error == "raise":
+            return error
+        reason = f"could not judge chunk {piece.index}: {type(error).__name__}: {error}"
+        return PartialValidationResult(self.requirement.on_error, reason=reason)
 
     def _cancelled_from_inside(self) -> ValidatorError:
         name = self.requirement.name
@@ -158,19 +143,32 @@ class Lane:
             f"requirement {name!r} was cancelled from inside as it judged a chunk"
         )
 
+    def _cut(self, chunk: Chunk, chunker: Chunker) -> _Cut:
+        """What this lane's own chunker makes of a chunk."""
+        try:
+            pieces: Sequence[Chunk] = chunker.feed(chunk.separator + chunk.text)
+            if self._nested or not chunk.text:
+                pieces = [*pieces, *chunker.flush()]
+            if self._base:
+                pieces = [shifted(piece, self._base) for piece in pieces]
+            return _Cut(pieces, None, None if self._checkpoints is None else copied(chunker))
+        except Exception as error:  # noqa: BLE001  raised where the chunk is judged
+            return _Cut((), error, None)
+
     async def _judge_pieces(self, row: Row) -> PartialValidationResult:
         """Judge all pieces of a chunk; the first failure decides, else the least certain one."""
-        pieces = self._pieces(row.chunk)
-        if self._checkpoints is not None:
-            self._cut_after[row.chunk.index] = copied(self._chunker)
+        pieces: Sequence[Chunk] = (row.chunk,) if row.chunk.text else ()
+        if self._chunker is not None:
+            pieces, error, _ = self._cuts[row.position]
+            if error is not None:
+                raise error
         if self.requirement.hold:
             row.cover(self.position, 0)
         verdict = None
         for piece in pieces:
-            try:
-                result = self._checked(await self._ask(piece))
-            except Exception as error:  # noqa: BLE001  its on_error decides
-                result = on_error(self.requirement, error, piece)
+            result = await self._judge_piece(piece)
+            if isinstance(result, Exception):
+                raise result
             if self.requirement.hold and result.success == "pass":
                 row.cover(self.position, piece.end)
             if verdict is None or _RANK[result.success] > _RANK[verdict.success]:
@@ -178,6 +176,14 @@ class Lane:
             if result.success == "fail":
                 break
         return verdict or UNKNOWN
+
+    async def _judge_piece(self, piece: Chunk) -> PartialValidationResult | Exception:
+        try:
+            return self._checked(await self._ask(piece))
+        except (Exception, asyncio.CancelledError) as raised:
+            if _is_cancelled(raised):
+                raise
+            return self._despite(raised, piece)
 
     def _checked(self, result: object) -> PartialValidationResult:
         """The result, if it is one."""
@@ -212,9 +218,21 @@ class Lane:
             raise ValidatorTimeoutError(message) from None
 
 
-def on_error(requirement: Requirement, error: Exception, piece: Chunk) -> PartialValidationResult:
-    """What it means that judging `piece` raised: the requirement's `on_error` says."""
-    if requirement.on_error == "raise":
-        raise error
-    reason = f"could not judge chunk {piece.index}: {type(error).__name__}: {error}"
-    return PartialValidationResult(requirement.on_error, reason=reason)
+def _is_cancelled(raised: BaseException) -> bool:
+    """Whether the task is being cancelled, and not only its work from inside."""
+    me = asyncio.current_task()
+    return isinstance(raised, asyncio.CancelledError) and me is not None and me.cancelling() > 0
+
+
+class _Cut(NamedTuple):
+    """What a lane's own chunker made of one chunk.
+
+    Attributes:
+        pieces: The pieces.
+        error: What it raised, if it did.
+        chunker_after: A copy of the chunker as it was then, where checkpoints are kept.
+    """
+
+    pieces: Sequence[Chunk]
+    error: Exception | None
+    chunker_after: Chunker | None

@@ -60,6 +60,8 @@ class Pump:
         self._stall_timeout = stall_timeout
         self._stopped = False
         self._stalled = False
+        self._pushing = False
+        self._failure: Exception | None = None
         self._quiet = False
         self._quiet_steps = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -75,7 +77,7 @@ class Pump:
         self._stopped = True
         # Stopped from inside on_next, the pump sees the flag; cancelling itself would only
         # take effect wherever it next waits, perhaps while it cleans up.
-        if asyncio.current_task(self.task.get_loop()) is not self.task:
+        if not self._pushing:
             self._scope.cancel(self.task)
 
     async def run(self) -> None:
@@ -86,26 +88,25 @@ class Pump:
         if self._stall_timeout is not None:
             self._watch(self._stall_timeout)
         try:
-            failure = await self._read()
+            await self._read()
         except asyncio.CancelledError:
-            if self._stopped or self._stalled or self.task.cancelling():
+            if self._scope.has_cancelled(self.task):
                 return  # a task that ends by an exception keeps its traceback, and us with it
-            self._observer.on_error(cancelled_from_inside())
+            self._failure = self._failure or cancelled_from_inside()
         except Exception as error:  # noqa: BLE001  whatever the source raises is the observer's
-            if self._stopped or self._stalled:
+            if self._stopped or self._stalled or self._failure is not None:
                 report("A source raised while it was being closed", error)
             else:
-                self._observer.on_error(error)
-        else:
-            if failure is not None:
-                self._observer.on_error(failure)
-            elif not self._stopped and not self._stalled:
-                self._observer.on_completed()
+                self._failure = error
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+        if self._failure is not None:
+            self._observer.on_error(self._failure)
+        elif not self._stopped and not self._stalled:
+            self._observer.on_completed()
 
-    async def _read(self) -> Exception | None:
+    async def _read(self) -> None:
         """Push items until the source ends, the observer raises, or the pump is stopped."""
         on_next, demand = self._observer.on_next, self._demand
         each = self._each or _itself
@@ -117,30 +118,31 @@ class Pump:
                     self._scope.spare(self.task)
                     break
                 self._quiet = False
+                self._pushing = True
                 try:
                     for made in each(item):
                         on_next(made)
                 except Exception as error:  # noqa: BLE001  must not be thrown into the source
-                    self._scope.spare(self.task)
-                    return error
-                if self._stopped:
+                    self._failure = error
+                self._pushing = False
+                if self._stopped or self._failure is not None:
                     self._scope.spare(self.task)
                     break
                 unbroken += 1
                 if demand.busy or unbroken == FAIR_SHARE:
                     unbroken = 0
                     await demand.ready()
-        return self._push_last()
+        if not self._stopped and not self._stalled and self._failure is None:
+            self._push_last()
 
-    def _push_last(self) -> Exception | None:
-        if self._last is None or self._stopped or self._stalled:
-            return None
+    def _push_last(self) -> None:
+        self._pushing = True
         try:
-            for made in self._last():
+            for made in self._last() if self._last else ():
                 self._observer.on_next(made)
         except Exception as error:  # noqa: BLE001  an observer's, or of what makes the last items
-            return error
-        return None
+            self._failure = error
+        self._pushing = False
 
     def _watch(self, timeout: float) -> None:
         """Cancel the pump once nothing has come for so long.

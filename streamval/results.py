@@ -61,14 +61,20 @@ class PartialValidationResult:
         thunk: Any = None,
         context: Any = None,
     ) -> None:
-        if success not in _TRI_STATES:
-            message = f"success must be 'pass', 'fail' or 'unknown', not {success!r}"
-            raise ValueError(message)
         _set_success(self, success)
-        _set_reason(self, reason if reason is None else str(reason))
+        _set_reason(self, reason)
         _set_score(self, score)
         _set_thunk(self, thunk)
         _set_context(self, context)
+        if success not in _TRI_STATES or reason is not None:
+            self.__post_init__()
+
+    def __post_init__(self) -> None:  # by itself where a subclass is a dataclass of its own
+        if self.success not in _TRI_STATES:
+            message = f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}"
+            raise ValueError(message)
+        if self.reason is not None and not isinstance(self.reason, str):
+            _set_reason(self, str(self.reason))
 
     def as_bool(self) -> bool:
         """True for `"pass"` only; look at `success` to tell `"unknown"` from `"fail"`."""

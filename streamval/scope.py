@@ -9,7 +9,7 @@ import asyncio
 import sys
 from collections import deque
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from streamval.errors import RunError
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
+P = ParamSpec("P")
 S = TypeVar("S", bound="Scope | None")
 
 CLOSING_GRACE = 5.0
@@ -124,6 +125,10 @@ class Scope:
             self._cancelled.add(task)
             task.cancel()
 
+    def has_cancelled(self, task: asyncio.Task[None]) -> bool:
+        """Whether it was here that a task was cancelled, or spared."""
+        return task in self._cancelled
+
     def spare(self, task: asyncio.Task[None]) -> None:
         """Let a task end by itself: it has begun its clean-up, which nothing may interrupt."""
         self._cancelled.add(task)
@@ -141,6 +146,15 @@ class Scope:
     def current(self) -> current[Scope]:
         """Make this the scope of whatever is subscribed to inside the block."""
         return current(self)
+
+    def inside(self, fn: Callable[P, T]) -> Callable[P, T]:
+        """A function that runs with this as the scope around."""
+
+        def entered(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self.current():
+                return fn(*args, **kwargs)
+
+        return entered
 
     async def aclose(self) -> None:
         """Cancel what still runs and wait until all of it has ended.

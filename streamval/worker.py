@@ -51,7 +51,13 @@ class Worker(Generic[T]):
         self._parked: asyncio.Future[None] | None = None
         self._handed: _Resumed[T] | None = None
         self.job: Any = None
-        self.task = scope.spawn(main(self), context=self._context)
+        self.task = scope.spawn(self._run(main), context=self._context)
+
+    async def _run(self, main: Callable[[Worker[T]], Coroutine[Any, Any, None]]) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        self.task = me  # with an eager task factory this comes before `__init__` has it
+        await main(self)
 
     def first_step(self, work: Coroutine[Any, Any, T], caller: asyncio.Task[Any] | None) -> T | Any:
         """Run work until it ends or has to wait. Only for a worker that idles.
@@ -80,7 +86,7 @@ class Worker(Generic[T]):
             if caller is not None:
                 _enter_task(loop, caller)
         assert self._parked is not None
-        if awaited is not None:
+        if asyncio.isfuture(awaited):
             # The mark of a future that its task is about to see. Until the worker yields it to
             # its own task nobody may see it, as somebody else may be waiting for it as well.
             awaited._asyncio_future_blocking = False  # noqa: SLF001  the protocol of Task
@@ -118,11 +124,11 @@ class _Resumed(Generic[T]):
 
     def cancel(self, cancelled: asyncio.CancelledError) -> None:
         """Cancel what the work waits for, as a task would, or else the work itself."""
-        if self._awaited is None or not self._awaited.cancel():
+        if not asyncio.isfuture(self._awaited) or not self._awaited.cancel():
             self._thrown = cancelled
 
     def __await__(self) -> Generator[Any, None, T]:
-        if self._awaited is not None:
+        if asyncio.isfuture(self._awaited):
             self._awaited._asyncio_future_blocking = True  # noqa: SLF001  see first_step
         try:
             while True:

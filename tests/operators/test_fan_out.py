@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 import reactivex
+from reactivex import Subject
+from reactivex import operators as ops
 
 import streamval as sv
 from streamval import Chunk, bridge
@@ -199,6 +201,69 @@ async def test_without_a_subscription_of_ours_the_last_verdict_ends_the_workers_
     for _ in range(9):
         await asyncio.sleep(0)
     assert len(seen) == 1  # and no task is left, as after every test
+
+
+async def test_a_validator_may_push_into_what_it_is_fed_from():
+    chunks, seen = Subject(), []
+
+    def pushes(text):
+        if text == "two":
+            chunks.on_next(WORDS[2])
+        return "pass"
+
+    async with bridge.Subscription(chunks.pipe(fan_out([Judge(pushes)])), seen.append) as judged:
+        await asyncio.sleep(0)
+        for word in WORDS[:2]:
+            chunks.on_next(word)
+        chunks.on_completed()
+        await judged.completed()
+    assert [verdict.chunk.text for verdict in seen] == ["one", "two", "six"]
+
+
+def test_chunks_that_share_an_index_are_told_apart():
+    async def main():
+        same = [Chunk(text, 0, 0, 3) for text in ("one", "two", "six")]
+
+        async def judge(text):
+            if text == "one":
+                await asyncio.sleep(1)
+            return "fail" if text == "six" else "pass"
+
+        operator = cancel_on_fail(fan_out([Judge(judge, max_concurrency=3)]))
+        return await verdicts(operator, same)
+
+    found, _ = run_virtually(main())
+    assert [(text, state) for _, text, state in found] == [
+        ("two", "pass"),
+        ("six", "fail"),
+        ("one", "pass"),
+    ]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_what_is_subscribed_to_for_a_verdict_is_closed_with_the_subscription(waits):
+    chunks, closed = Subject(), []
+
+    async def judge(_):
+        if waits:
+            await asyncio.sleep(0)
+        return "pass"
+
+    async def goes_on():
+        try:
+            yield 1
+            await asyncio.sleep(100)
+        finally:
+            closed.append(True)
+
+    inner = fan_out([Judge(judge)]), ops.flat_map(lambda _: bridge.from_async_iterable(goes_on))
+    async with bridge.Subscription(chunks.pipe(*inner), lambda _: None):
+        await asyncio.sleep(0)
+        chunks.on_next(WORDS[0])
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not closed
+    assert closed
 
 
 # A chunking of its own

@@ -328,3 +328,20 @@ async def test_side_by_side_keeps_the_order_and_cancels_the_rest_at_an_error():
     with pytest.raises(ValueError, match="one"):
         await side_by_side(hangs(), raises())
     assert ended == [True]
+
+
+async def test_who_gives_up_waiting_for_a_subscription_does_not_end_it():
+    async def slow():
+        for number in range(3):
+            yield number
+            await asyncio.sleep(0.01)
+        raise LookupError("the end")
+
+    seen = []
+    async with bridge.Subscription(bridge.from_async_iterable(slow), seen.append) as subscription:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(subscription.completed(), 0.005)
+        assert not subscription.ended
+        with pytest.raises(LookupError, match="the end"):
+            await subscription.completed()
+    assert seen == [0, 1, 2]

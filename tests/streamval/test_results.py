@@ -43,3 +43,15 @@ def test_usage_adds_up_and_says_who_counted():
     total = Usage(5, 10, 4, 2, "backend") + Usage(None, 3, 3, 0, "deltas")
     assert total == Usage(5, 13, 7, 2, "mixed")
     assert (Usage() + Usage()).source == "deltas"
+
+
+def test_a_dataclass_of_ones_own_is_checked_as_well():
+    @dataclasses.dataclass(frozen=True)
+    class Scored(PartialValidationResult):
+        extra: int = dataclasses.field(default=0, kw_only=True)
+
+    assert Scored("fail", reason=ValueError("why"), extra=1).reason == "why"
+    with pytest.raises(ValueError, match="success must be"):
+        Scored("maybe")
+    with pytest.raises(ValueError, match="success must be"):
+        dataclasses.replace(Scored("pass"), success="maybe")
