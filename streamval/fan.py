@@ -196,14 +196,18 @@ class Fan:
         """As a worker: ask the lanes that nobody has asked yet."""
         row = worker.job = question.row
         for lane in question.lanes:
-            if self._is_over(row) or not lane.takes(row):  # a validator may stop it all
+            if self._limit is not None and self._is_over(row):  # a validator has stopped it
+                break
+            if not lane.takes(row):
                 continue
             answer = await lane.judge(row)
             if question.asked:  # it had to wait, and the rest has been asked meanwhile
                 await self._serve(worker, lane, row, answer)
                 return
-            if (waiting := lane.next()) is not None:  # the validator pushed a chunk itself
-                self._employ(lane, waiting)
+            if lane.waiting:  # the validator pushed a chunk itself
+                self._employ(lane, lane.next())
+            else:
+                lane.places += 1
             if isinstance(answer, Exception):
                 question.error = answer
                 break

@@ -40,6 +40,10 @@ class Lane:
         backend: Handed to the requirement.
         ctx: Handed to the requirement.
         checkpoints: Where to keep the state after each chunk, if anywhere.
+
+    Attributes:
+        places: How many more chunks may be judged at once.
+        waiting: The chunks that wait for a place.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Lane:
         self._checkpoints = checkpoints
         self._alone = not (self._chunker or self.requirement.timeout or self.requirement.hold)
         self.places = self.requirement.max_concurrency
-        self._waiting: deque[Row] = deque()
+        self.waiting: deque[Row] = deque()
         self._cuts: dict[int, _Cut] = {}
 
     @property
@@ -80,22 +84,22 @@ class Lane:
         if self._chunker is not None:
             self._cuts[row.position] = self._cut(row.chunk, self._chunker)
         if not self.places:
-            self._waiting.append(row)
+            self.waiting.append(row)
             return False
         self.places -= 1
         return True
 
     def next(self) -> Row | None:
         """For whoever has a place: the chunk that waits the longest, else the place is free."""
-        if self._waiting:
-            return self._waiting.popleft()
+        if self.waiting:
+            return self.waiting.popleft()
         self.places += 1
         return None
 
     def stop_at(self, position: int) -> None:
         """The row at `position` and later ones need no verdict any more."""
-        while self._waiting and self._waiting[-1].position >= position:
-            self._waiting.pop()
+        while self.waiting and self.waiting[-1].position >= position:
+            self.waiting.pop()
 
     async def judge(self, row: Row) -> PartialValidationResult | Exception:
         """Judge a chunk; one without text is the end of the stream: the tail is due.
@@ -120,11 +124,19 @@ class Lane:
             verdict = self._despite(raised, chunk)
             if isinstance(verdict, Exception):
                 return verdict
+        if self._checkpoints is None and self._chunker is None:
+            return verdict
+        return self._noted(row, verdict)
+
+    def _noted(
+        self, row: Row, verdict: PartialValidationResult
+    ) -> PartialValidationResult | Exception:
+        """The verdict, with the state after it kept for a repair; or what copying that raised."""
         cut = self._cuts.pop(row.position, None)
         if self._checkpoints is not None and verdict.success != "fail":
             state = LaneState(self.requirement, cut and cut.chunker_after, self._base)
             try:
-                self._checkpoints.save(self.position, chunk.index, state)
+                self._checkpoints.save(self.position, row.chunk.index, state)
             except Exception as error:  # noqa: BLE001  of the requirement's own __copy__
                 return error
         return verdict
