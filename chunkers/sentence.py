@@ -107,9 +107,7 @@ class SentenceChunker(PendingChunker):
         unseen.append(delta)
         if trigger is None:
             return self._decide(ended=False) if len(unseen) > PATIENCE else []
-        if self._awaited is not _TRIGGER:
-            return self._decide(ended=False)
-        if trigger.end() + 1 < len(delta):
+        if self._awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
             return self._decide(ended=False)
         # A terminator at the end of a delta: nothing can be decided before more comes.
         self._awaited = _SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING

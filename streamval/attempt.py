@@ -115,7 +115,7 @@ class Attempt:
         """Chunks to the lanes; each check told of, the final one too; out what they let through.
 
         The operators `fan_out`, `cancel_on_fail`, `merge_tri_state` and `release` are these parts
-        with an observable around each, which would cost as much again as the parts do.
+        with an observable around each; here they do without, as all of it runs for each chunk.
         """
         pipeline, request = self._pipeline, self.request
         ctx = Context(request.messages)

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 def setters(cls: type[Any]) -> list[Callable[[object, Any], None]]:
     """How an `__init__` writes the fields of a frozen dataclass with slots, in their order.
 
-    `object.__setattr__`, which a generated `__init__` calls, looks the field up again each time and
-    costs twice as much: more than most verdicts take to come to.
+    `object.__setattr__`, which a generated `__init__` calls, looks the field up again each time.
 
     Example:
         >>> from dataclasses import dataclass
