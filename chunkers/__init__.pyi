@@ -2,12 +2,14 @@ from .audio import AudioChunker as AudioChunker
 from .audio import FrameChunker as FrameChunker
 from .audio import SilenceChunker as SilenceChunker
 from .base import Chunker as Chunker
-from .base import Chunking as Chunking
 from .base import ChunkingStrategy as ChunkingStrategy
 from .base import TextChunker as TextChunker
+from .chunking import Chunking as Chunking
 from .delta import DeltaChunker as DeltaChunker
 from .json import JSONChunk as JSONChunk
 from .json import JSONChunker as JSONChunker
+from .json import JSONDelta as JSONDelta
+from .json import JSONDeltaChunker as JSONDeltaChunker
 from .line import LineChunker as LineChunker
 from .markdown import MarkdownChunker as MarkdownChunker
 from .paragraph import ParagraphChunker as ParagraphChunker

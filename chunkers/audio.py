@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from streamval.audio import PCM, AudioChunk
 from streamval.chunkers.base import not_sound
 from streamval.errors import UsageError
+from streamval.types.audio import PCM, AudioChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ class AudioChunker(ABC):
 
     @abstractmethod
     def cuts(self) -> Iterator[int]:
-        """How many of the pending bytes make a chunk: each time asked, once more has come."""
+        """The sizes of the chunks that the pending bytes begin with. Called when bytes have come."""
 
     def feed(self, delta: bytes) -> list[AudioChunk]:
         """Take the next bytes; return the chunks that they complete.
@@ -102,8 +102,8 @@ class FrameChunker(AudioChunker):
 class SilenceChunker(AudioChunker):
     """Cuts sound at pauses in speech.
 
-    A chunk ends where somebody has spoken and then been silent for `pause` seconds; silence before
-    speech belongs to the chunk that follows. WebRTC's voice activity detection tells speech from
+    A chunk ends where speech is followed by `pause` seconds of silence. Silence before speech
+    belongs to the chunk that follows. WebRTC's voice activity detection tells speech from
     silence, in steps of 30 ms. Needs the extra ``streamval[audio]``.
 
     Args:
@@ -188,7 +188,7 @@ class SilenceChunker(AudioChunker):
 
 def _detector(aggressiveness: int) -> Any:
     try:
-        import webrtcvad  # noqa: PLC0415  an optional extra
+        import webrtcvad  # an optional extra
     except ImportError:
         message = "SilenceChunker needs an extra: pip install 'streamval[audio]'"
         raise UsageError(message) from None

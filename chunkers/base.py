@@ -1,4 +1,4 @@
-"""What a chunker is, and how one is started from what `chunking=` may be given.
+"""What a chunker is, and what the chunkers of text share.
 
 A chunker is a plain object: `feed` takes a delta and returns the chunks it completes, `flush`
 returns what is left. It knows nothing of observables or tasks, so a test of one is a plain call.
@@ -14,17 +14,14 @@ The laws that every chunker here keeps, checked by property tests:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from copy import deepcopy
 from dataclasses import replace
-from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
-from streamval.chunks import Chunk
 from streamval.errors import DeltaTypeError, UsageError
+from streamval.types.chunks import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 
 @runtime_checkable
@@ -40,7 +37,7 @@ class Chunker(Protocol):
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A chunker whose chunks depend on all of the text before them, as those of JSON do."""
+    """A chunker whose chunks depend on all text before them, such as `JSONChunker`."""
 
     def resume(self, text: str) -> None:
         """Go on behind a text that was cut already. Called before anything is fed."""
@@ -62,11 +59,6 @@ class ChunkingStrategy(ABC):
         """What to make of the text that is left when the stream ends: by default nothing."""
         del accumulated_text
         return []
-
-
-Chunking: TypeAlias = "str | ChunkingStrategy | Chunker | Callable[[], Chunker] | None"
-"""What `chunking=` takes: an alias, a strategy, a chunker (as a pattern to start from), something
-that makes one, or `None` for a chunk a delta."""
 
 
 JOIN_AT = 512
@@ -156,12 +148,14 @@ class PendingChunker(ABC):
             text = head[lead:]
         start = self._start
         chunk = Chunk(text, self._index, start + lead, start + end, head[:lead])
-        self.drop(end)
+        self._drop(end, pending[end:])
         return [chunk]
 
     def drop(self, size: int) -> None:
         """Take the first `size` characters off the pending text: they are a chunk now."""
-        rest = self.pending()[size:]
+        self._drop(size, self.pending()[size:])
+
+    def _drop(self, size: int, rest: str) -> None:
         self._index += 1
         self._start += size
         self._pieces = [rest] if rest else []
@@ -224,63 +218,6 @@ class TextChunker(PendingChunker):
         return chunks
 
 
-_ALIASES = {
-    "sentence": ("sentence", "SentenceChunker"),
-    "word": ("word", "WordChunker"),
-    "paragraph": ("paragraph", "ParagraphChunker"),
-    "line": ("line", "LineChunker"),
-    "markdown": ("markdown", "MarkdownChunker"),
-    "json": ("json", "JSONChunker"),
-}
-
-
-def start_chunker(chunking: Chunking) -> Chunker:
-    """A fresh chunker from whatever `chunking=` was given.
-
-    Raises:
-        UsageError: If it is nothing that cuts text; the message names what can be given.
-
-    Example:
-        >>> [chunk.text for chunk in start_chunker("word").feed("Hello there ")]
-        ['Hello', 'there']
-    """
-    return _maker(chunking)()
-
-
-def check_chunking(chunking: Chunking) -> Chunking:
-    """`chunking` itself, if a chunker can be started from it; see `start_chunker`."""
-    _maker(chunking)
-    return chunking
-
-
-def describe_chunking(chunking: Chunking) -> str:
-    """A name for events: the alias, or the class.
-
-    Example:
-        >>> describe_chunking("sentence"), describe_chunking(None)
-        ('sentence', 'delta')
-    """
-    if chunking is None:
-        return "delta"
-    if isinstance(chunking, str):
-        return chunking
-    return getattr(chunking, "__name__", type(chunking).__name__)
-
-
-def takes_audio(chunking: Chunking) -> bool:
-    """Whether it cuts sound, which is bytes, and not text."""
-    if chunking is None or isinstance(chunking, (str, ChunkingStrategy)):
-        return False
-    made = chunking if hasattr(chunking, "audio") else start_chunker(chunking)
-    return bool(getattr(made, "audio", False))
-
-
-def finer(inner: Chunking, outer: Chunking) -> bool:
-    """Whether chunks of `inner` never reach across those of `outer`."""
-    inner_grain, outer_grain = _grain(inner), _grain(outer)
-    return inner_grain is not None and outer_grain is not None and inner_grain < outer_grain
-
-
 def shifted(chunk: Chunk, offset: int, index: int = 0) -> Chunk:
     """The same chunk, `offset` characters and `index` chunks further on."""
     return replace(
@@ -305,60 +242,3 @@ def not_sound(delta: object) -> DeltaTypeError:
         "or choose a chunker of text"
     )
     return DeltaTypeError(message)
-
-
-@cache
-def _chunker_class(alias: str) -> type[Any]:
-    module, name = _ALIASES[alias]
-    chunker: type[Any] = getattr(import_module(f"streamval.chunkers.{module}"), name)
-    return chunker
-
-
-def _maker(chunking: Chunking) -> Callable[[], Chunker]:
-    if chunking is None:
-        from streamval.chunkers.delta import DeltaChunker  # noqa: PLC0415  it imports us
-
-        return DeltaChunker
-    if isinstance(chunking, str):
-        if chunking not in _ALIASES:
-            known = ", ".join(repr(alias) for alias in _ALIASES)
-            message = f"no chunking is called {chunking!r}; choose {known}, or give a chunker"
-            raise UsageError(message)
-        return _chunker_class(chunking)
-    if isinstance(chunking, ChunkingStrategy):
-        from streamval.chunkers.strategy import StrategyChunker  # noqa: PLC0415  it imports us
-
-        return lambda: StrategyChunker(chunking)
-    if not isinstance(chunking, type) and isinstance(chunking, Chunker):
-        return lambda: deepcopy(chunking)
-    if callable(chunking):
-        return _checked_factory(chunking)
-    message = (
-        f"chunking cannot be {type(chunking).__name__}; give an alias such as 'sentence', a "
-        "ChunkingStrategy, a chunker or a function that makes one, or None for a chunk a delta"
-    )
-    raise UsageError(message)
-
-
-def _checked_factory(factory: Callable[[], Any]) -> Callable[[], Chunker]:
-    def make() -> Chunker:
-        made = factory()
-        if isinstance(made, ChunkingStrategy):
-            return start_chunker(made)
-        if isinstance(made, Chunker):
-            return made
-        message = f"chunking={factory!r} made {type(made).__name__}, which has no feed and flush"
-        raise UsageError(message)
-
-    return make
-
-
-def _grain(chunking: Chunking) -> int | None:
-    if isinstance(chunking, str) and chunking in _ALIASES:
-        return _grain_of(_chunker_class(chunking))
-    return _grain_of(chunking)
-
-
-def _grain_of(chunking: object) -> int | None:
-    grain = getattr(chunking, "grain", None)
-    return grain if isinstance(grain, int) else None

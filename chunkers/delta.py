@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamval.chunkers.base import not_text
-from streamval.chunks import Chunk
+from streamval.types.chunks import Chunk
 
 
 class DeltaChunker:

@@ -1,22 +1,49 @@
-"""`JSONChunker`: each value as it completes, with its path."""
+"""`JSONChunker`: a chunk a value, with its path. `JSONDeltaChunker`: a chunk a delta, read as JSON."""
 
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streamval.chunkers.base import PendingChunker
-from streamval.chunks import Chunk
-from streamval.json_stream import JSONReader
+from streamval.chunkers.base import PendingChunker, not_text
+from streamval.structured.reader import JSONReader
+from streamval.structured.reading import Reading
+from streamval.types.chunks import Chunk
 
 if TYPE_CHECKING:
-    from streamval.json_stream import JSONEvent, Root
+    from streamval.structured.reading import JSONEvent, Root
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class JSONDelta(Chunk):
+    """A chunk of JSON that has been read, so that nothing else has to read it again.
+
+    Attributes:
+        reading: What a `JSONReader` says of it.
+    """
+
+    reading: Reading | None = field(default=None, compare=False, repr=False)
+
+    def __init__(
+        self,
+        text: str,
+        index: int,
+        start: int,
+        end: int,
+        separator: str = "",
+        reading: Reading | None = None,
+    ) -> None:
+        Chunk.__init__(self, text, index, start, end, separator)
+        _set_reading(self, reading)
+
+
+_set_reading = vars(JSONDelta)["reading"].__set__
 
 
 @dataclass(frozen=True, slots=True)
-class JSONChunk(Chunk):
-    """A chunk of JSON.
+class JSONChunk(JSONDelta):
+    """A chunk of JSON that ends with a value.
 
     Attributes:
         path: Where its value stands: ``$.people[3].name``. `None` for text that is no JSON.
@@ -28,6 +55,49 @@ class JSONChunk(Chunk):
     path: str | None = None
     value: Any = None
     ends: bool = False
+
+
+class JSONDeltaChunker:
+    """Each delta is a chunk, as with `DeltaChunker`, and is read as JSON on the way.
+
+    A pipeline with a `format` cuts with it: its schema and its partial values use what is read
+    here.
+
+    Args:
+        root: Look for an ``"object"``, or an ``"array"``, only.
+
+    Example:
+        >>> chunker = JSONDeltaChunker()
+        >>> [event.path for chunk in chunker.feed('{"n": 1, ') for event in chunk.reading.events]
+        ['$', '$.n', '$.n']
+    """
+
+    alias = "delta"
+
+    def __init__(self, *, root: Root | None = None) -> None:
+        self._reader = JSONReader(root=root)
+        self._index = 0
+        self._start = 0
+
+    def feed(self, delta: str) -> list[Chunk]:
+        """The delta as a chunk."""
+        if not isinstance(delta, str):
+            raise not_text(delta)
+        if not delta:
+            return []
+        end = self._start + len(delta)
+        chunk = JSONDelta(delta, self._index, self._start, end, "", self._reader.read(delta))
+        self._index += 1
+        self._start = end
+        return [chunk]
+
+    def flush(self) -> list[Chunk]:
+        """Nothing is ever left."""
+        return []
+
+    def resume(self, text: str) -> None:
+        """Go on behind a text that was cut already."""
+        self._reader.feed(text)
 
 
 class JSONChunker(PendingChunker):
@@ -63,20 +133,31 @@ class JSONChunker(PendingChunker):
         self._root = root
         self._reader = JSONReader(root=root)
         self._read_from = 0
+        self._unused: list[JSONEvent] = []
 
     def advance(self, delta: str) -> list[Chunk]:
         """Cut behind each value that completes."""
         self.keep(delta)
-        return [
-            self._cut(event) for event in self._reader.feed(delta) if event.kind in ("value", "end")
-        ]
+        chunks: list[Chunk] = []
+        for event in self._reader.feed(delta):
+            self._unused.append(event)
+            if event.kind in ("value", "end"):
+                chunks.append(self._cut(event))
+        return chunks
 
     def emit(self, behind: int = 0) -> list[Chunk]:
         """Text that is no value, as a chunk without a path."""
         return [
-            JSONChunk(chunk.text, chunk.index, chunk.start, chunk.end, chunk.separator)
+            JSONChunk(
+                chunk.text, chunk.index, chunk.start, chunk.end, chunk.separator, self._reading()
+            )
             for chunk in super().emit(behind)
         ]
+
+    def _reading(self) -> Reading:
+        """What has been read since the last chunk."""
+        events, self._unused = self._unused, []
+        return Reading(events, None, self._reader.error)
 
     def resume(self, text: str) -> None:
         """Go on behind a text that was cut already: what comes is the rest of its JSON."""
@@ -102,6 +183,7 @@ class JSONChunker(PendingChunker):
             start=self._start + lead,
             end=self._start + size,
             separator=pending[:lead],
+            reading=self._reading(),
             path=event.path,
             value=event.value,
             ends=ends,
@@ -112,5 +194,5 @@ class JSONChunker(PendingChunker):
     def __copy__(self) -> JSONChunker:
         twin = super().__copy__()
         assert isinstance(twin, JSONChunker)
-        twin._reader = copy(self._reader)  # noqa: SLF001  one of us
+        twin._reader, twin._unused = copy(self._reader), list(self._unused)  # noqa: SLF001
         return twin

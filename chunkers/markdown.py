@@ -12,7 +12,7 @@ from streamval.chunkers.base import PendingChunker
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-    from streamval.chunks import Chunk
+    from streamval.types.chunks import Chunk
 
 _ENDED_BY_BLANK = {"paragraph_open", "table_open"}
 _ENDED_AT_ONCE = {"heading_open", "hr"}

@@ -10,7 +10,7 @@ from streamval.chunkers.base import PendingChunker
 from streamval.errors import UsageError
 
 if TYPE_CHECKING:
-    from streamval.chunks import Chunk
+    from streamval.types.chunks import Chunk
 
 LOOKBEHIND = 64
 """Characters before the undecided text that a lookbehind in the pattern can see."""

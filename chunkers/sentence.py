@@ -16,7 +16,7 @@ import sentencex
 from streamval.chunkers.base import PendingChunker
 
 if TYPE_CHECKING:
-    from streamval.chunks import Chunk
+    from streamval.types.chunks import Chunk
 
 CONTEXT = 200
 """Characters before a candidate that the engine is shown."""
@@ -33,6 +33,9 @@ LONGEST_MARKER = 16
 PATIENCE = 64
 """Deltas that may gather before they are looked at, whatever they bring."""
 
+PLAIN_DELTAS = 4096
+"""How many short deltas that cannot end a sentence are remembered, as models repeat theirs."""
+
 _CLOSER = r"""["'”“’»›)\]}」』）》〉】]"""
 _SPACED = r"[.!?…؟۔।॥։:;]"
 _WIDE = r"[。！？｡．፧።၊။]"
@@ -45,6 +48,8 @@ _CANDIDATE = re.compile(
 )
 _TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]").search
 _SPACE = re.compile(r"\s").search
+_PLAIN: set[str] = set()
+_SHORT = 16
 _NEEDS_SPACE = ".!?:;)"
 _ANYTHING = re.compile("").search
 _NEXT_WORD = re.compile(r"\s*\n[^\S\n]*\n|\s+(?:[^\w\s]+\s+)*\S*\w\S*(?=\s)")
@@ -102,14 +107,18 @@ class SentenceChunker(PendingChunker):
         # What runs for every token: most of them bring nothing that could decide anything.
         if type(delta) is not str or self._max_chars is not None:
             return super().feed(delta)
-        trigger = self._awaited(delta)
-        unseen = self._unseen
+        unseen, awaited = self._unseen, self._awaited
         unseen.append(delta)
-        if trigger is None:
+        if awaited is _TRIGGER and delta in _PLAIN:
             return self._decide(ended=False) if len(unseen) > PATIENCE else []
-        if self._awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
+        trigger = awaited(delta)
+        if trigger is None:
+            if awaited is _TRIGGER and len(delta) < _SHORT and len(_PLAIN) < PLAIN_DELTAS:
+                _PLAIN.add(delta)
+            return self._decide(ended=False) if len(unseen) > PATIENCE else []
+        if awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
             return self._decide(ended=False)
-        # A terminator at the end of a delta: nothing can be decided before more comes.
+        # A terminator ends the delta: nothing can be decided before more text comes.
         self._awaited = _SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
         return []
 

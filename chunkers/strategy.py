@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamval.chunkers.base import not_text
-from streamval.chunks import Chunk
 from streamval.errors import ChunkerError
+from streamval.types.chunks import Chunk
 
 if TYPE_CHECKING:
     from streamval.chunkers.base import ChunkingStrategy

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from reactivex import Observable, Subject
 from reactivex.disposable import CompositeDisposable, SerialDisposable
 
-from streamval.scope import scope
+from streamval.aio.scope import scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
-    from streamval.chunks import Chunk
-    from streamval.verdicts import Verdict
+    from streamval.types.chunks import Chunk
+    from streamval.validation.verdicts import Verdict
 
 
 def cancel_on_fail(
@@ -24,8 +24,8 @@ def cancel_on_fail(
     """Wrap an operator to verdicts so that the first failure ends the source.
 
     At a failed verdict the source is disposed of at once, before the verdict goes on, which
-    closes the backend behind it; then `validate` is told that the source has completed, so that
-    verdicts on earlier chunks still come.
+    closes the backend behind it. Then the source of `validate` completes, so that verdicts on
+    earlier chunks still come.
 
     Args:
         validate: What makes verdicts of chunks, such as `fan_out(requirements)`. It is

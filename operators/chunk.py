@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from reactivex import Observable
 
-from streamval.chunkers.base import check_chunking, shifted, start_chunker
+from streamval.chunkers.base import shifted
+from streamval.chunkers.chunking import check_chunking, start_chunker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
-    from streamval.chunkers.base import Chunking
-    from streamval.chunks import Chunk
+    from streamval.chunkers.chunking import Chunking
+    from streamval.types.chunks import Chunk
 
 
 def chunk(
@@ -79,7 +80,7 @@ def chunk_by_sentence(
     *, lang: str | None = None, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
     """`chunk` with a `SentenceChunker`."""
-    from streamval.chunkers.sentence import SentenceChunker  # noqa: PLC0415  only where used
+    from streamval.chunkers.sentence import SentenceChunker  # only where used
 
     return chunk(lambda: SentenceChunker(lang=lang, max_chars=max_chars))
 
@@ -88,7 +89,7 @@ def chunk_by_word(
     *, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
     """`chunk` with a `WordChunker`."""
-    from streamval.chunkers.word import WordChunker  # noqa: PLC0415  only where used
+    from streamval.chunkers.word import WordChunker  # only where used
 
     return chunk(lambda: WordChunker(max_chars=max_chars))
 
@@ -97,7 +98,7 @@ def chunk_by_paragraph(
     *, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
     """`chunk` with a `ParagraphChunker`."""
-    from streamval.chunkers.paragraph import ParagraphChunker  # noqa: PLC0415  only where used
+    from streamval.chunkers.paragraph import ParagraphChunker  # only where used
 
     return chunk(lambda: ParagraphChunker(max_chars=max_chars))
 
@@ -106,6 +107,6 @@ def chunk_by_line(
     *, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
     """`chunk` with a `LineChunker`."""
-    from streamval.chunkers.line import LineChunker  # noqa: PLC0415  only where used
+    from streamval.chunkers.line import LineChunker  # only where used
 
     return chunk(lambda: LineChunker(max_chars=max_chars))

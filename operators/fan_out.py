@@ -7,67 +7,65 @@ from typing import TYPE_CHECKING
 from reactivex import Observable
 from reactivex.disposable import CompositeDisposable, Disposable
 
-from streamval.fan import MAX_PENDING_CHUNKS, Fan, FanOptions
+from streamval.aio.scope import scope
 from streamval.requirements.base import as_requirements
-from streamval.scope import scope
+from streamval.validation.fan import Fan
+from streamval.validation.options import FanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+    from typing_extensions import Unpack
 
-    from streamval.backends.base import Backend
-    from streamval.checkpoints import Checkpoints
-    from streamval.chunkers.base import Chunking
-    from streamval.chunks import Chunk
-    from streamval.context import Context
+    from streamval.aio.scope import Scope
     from streamval.requirements.base import Requirement
-    from streamval.verdicts import Verdict
+    from streamval.types.chunks import Chunk
+    from streamval.validation.options import JudgingOptions
+    from streamval.validation.verdicts import Verdict
 
 
 def fan_out(
-    requirements: Sequence[Requirement | str],
-    *,
-    backend: Backend | None = None,
-    ctx: Context | None = None,
-    max_pending_chunks: int = MAX_PENDING_CHUNKS,
-    chunking: Chunking = None,
-    index: int = 0,
-    start: int = 0,
-    checkpoints: Checkpoints | None = None,
-    on_start: Callable[[tuple[Requirement, ...]], None] | None = None,
+    requirements: Sequence[Requirement | str], **options: Unpack[JudgingOptions]
 ) -> Callable[[Observable[Chunk]], Observable[Verdict]]:
     """Send each chunk to a clone of every requirement, all of them side by side.
 
-    The clones are made when somebody subscribes, before the source is touched. Within a lane
-    verdicts come in chunk order (unless its `max_concurrency` is above 1); between lanes they
-    come as they are ready. A failed verdict stops the lanes for that chunk and later ones, while
-    earlier chunks are judged to their end.
+    The clones are made at subscription, before the source is touched. Within a lane verdicts come
+    in chunk order (unless its `max_concurrency` is above 1). Between lanes they come as they are
+    ready. A failed verdict stops the lanes for that chunk and later ones, while earlier chunks are
+    judged to their end.
 
     Args:
         requirements: Who judges.
-        backend: Handed to each `stream_validate`.
-        ctx: Handed to each `stream_validate`.
-        max_pending_chunks: With that many chunks waiting for verdicts, the source is held back
-            (where it comes through the bridge).
-        chunking: How the chunks that arrive were cut, so that a lane with a finer chunking of
-            its own ends a piece wherever a chunk ends.
-        index: Index of the first chunk, where the chunks go on from earlier ones.
-        start: Offset of the first character, likewise.
-        checkpoints: Where the lanes keep, and take up, what they have judged so far.
-        on_start: Called with the clones, once they are made.
+        **options: Any of these:
+
+            `backend` and `ctx`: handed to each `stream_validate`; by default `None`.
+
+            `max_pending_chunks`: with that many chunks waiting for verdicts, the source is not read
+            (where it comes through the bridge); by default 64.
+
+            `chunking`: how the chunks that arrive were cut, so that a lane with a finer chunking
+            of its own ends a piece wherever a chunk ends.
+
+            `index` and `start`: index and offset of the first chunk, where the chunks go on from
+            earlier ones; by default 0.
+
+            `checkpoints`: where the lanes keep, and take up, what they have judged so far.
+
+            `on_start`: called with the clones, once they are made.
 
     Returns:
         An operator. It completes when the source has and all verdicts are in. What a validator
         raises becomes an error, unless its `on_error` says otherwise.
 
     Raises:
-        UsageError: If something in `requirements` is none.
+        UsageError: If something in `requirements` is not a requirement, or `max_pending_chunks` is
+            below 1.
 
     Example:
         >>> import asyncio, reactivex
         >>> from streamval.bridge import iterate
-        >>> from streamval.chunks import Chunk
+        >>> from streamval.types import Chunk
         >>> from streamval.requirements import stream_check
         >>> short = stream_check(lambda text: len(text) < 6, "short")
         >>> chunks = reactivex.of(Chunk("Hello.", 0, 0, 6), Chunk("Hi!", 1, 7, 10, " "))
@@ -77,17 +75,7 @@ def fan_out(
         >>> asyncio.run(main())
         Hello. fail
     """
-    options = FanOptions(
-        as_requirements(requirements),
-        backend,
-        ctx,
-        max_pending_chunks,
-        chunking,
-        index,
-        start,
-        checkpoints,
-        on_start,
-    )
+    judging = FanOptions(as_requirements(requirements), **options)
 
     def operator(source: Observable[Chunk]) -> Observable[Verdict]:
         def subscribe(
@@ -95,22 +83,31 @@ def fan_out(
         ) -> DisposableBase:
             with scope() as current:
                 fan = Fan(
-                    options,
+                    judging,
                     current,
                     observer.on_error,
                     observer.on_completed,
                     on_verdict=observer.on_next,
                 )
-                # Whoever pushes may do so from elsewhere; what is subscribed to for a verdict is
-                # this subscription's all the same.
-                upstream = source.subscribe(
-                    current.inside(fan.on_chunk),
-                    fan.on_error,
-                    current.inside(fan.on_completed),
-                    scheduler=scheduler,
-                )
+                upstream = subscribe_in(current, fan, source, scheduler)
             return CompositeDisposable(upstream, Disposable(fan.stop))
 
         return Observable(subscribe)
 
     return operator
+
+
+def subscribe_in(
+    current: Scope, fan: Fan, source: Observable[Chunk], scheduler: SchedulerBase | None
+) -> DisposableBase:
+    """Subscribe lanes to their source.
+
+    A chunk may be pushed from any context. What is subscribed to because of it belongs to this
+    subscription all the same.
+    """
+    return source.subscribe(
+        current.inside(fan.on_chunk),
+        fan.on_error,
+        current.inside(fan.on_completed),
+        scheduler=scheduler,
+    )

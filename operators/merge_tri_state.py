@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from reactivex import Observable
 
-from streamval.verdicts import TriStateMerge
+from streamval.validation.verdicts import TriStateMerge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
-    from streamval.verdicts import Check, Verdict
+    from streamval.validation.verdicts import Check, Verdict
 
 
 def merge_tri_state() -> Callable[[Observable[Verdict]], Observable[Check]]:
@@ -27,9 +27,9 @@ def merge_tri_state() -> Callable[[Observable[Verdict]], Observable[Check]]:
 
     Example:
         >>> import reactivex
-        >>> from streamval.chunks import Chunk
-        >>> from streamval.results import PartialValidationResult as Result
-        >>> from streamval.verdicts import Verdict
+        >>> from streamval.types.chunks import Chunk
+        >>> from streamval.types.results import PartialValidationResult as Result
+        >>> from streamval.validation.verdicts import Verdict
         >>> one = Chunk("One.", 0, 0, 4)
         >>> verdicts = reactivex.of(
         ...     Verdict(1, one, Result("pass"), lanes=2), Verdict(0, one, Result("unknown"), lanes=2)

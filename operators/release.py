@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from reactivex import Observable
 
-from streamval.verdicts import ReleaseOrder
+from streamval.validation.release import ReleaseOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
-    from streamval.chunks import Chunk
-    from streamval.verdicts import Check
+    from streamval.types.chunks import Chunk
+    from streamval.validation.verdicts import Check
 
 
 def release() -> Callable[[Observable[Check]], Observable[Chunk]]:
@@ -29,8 +29,8 @@ def release() -> Callable[[Observable[Check]], Observable[Chunk]]:
 
     Example:
         >>> import reactivex
-        >>> from streamval.chunks import Chunk
-        >>> from streamval.verdicts import Check
+        >>> from streamval.types.chunks import Chunk
+        >>> from streamval.validation.verdicts import Check
         >>> checks = reactivex.of(
         ...     Check(Chunk("One.", 0, 0, 4), "unknown", covered=0),
         ...     Check(Chunk("Two.", 1, 5, 9, " "), "pass", covered=9),

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from reactivex import Observable
 
-    from streamval.chunks import Chunk
+    from streamval.types.chunks import Chunk
 
 
 def rewrite(fn: Callable[[str], str]) -> Callable[[Observable[Chunk]], Observable[Chunk]]:
@@ -28,7 +28,7 @@ def rewrite(fn: Callable[[str], str]) -> Callable[[Observable[Chunk]], Observabl
 
     Example:
         >>> import reactivex
-        >>> from streamval.chunks import Chunk
+        >>> from streamval.types.chunks import Chunk
         >>> chunks = reactivex.of(Chunk("Call 555 0199.", 0, 0, 14))
         >>> _ = chunks.pipe(rewrite(lambda text: text.replace("555 0199", "(a number)"))).subscribe(
         ...     lambda chunk: print(chunk.text)

@@ -2,4 +2,3 @@ from .callback import Callback as Callback
 from .collect import Collect as Collect
 from .console import Console as Console
 from .jsonl import JSONL as JSONL
-from .jsonl import read_events as read_events

@@ -1,4 +1,4 @@
-"""`JSONL`: events as lines of JSON in a file, and how to read them back."""
+"""`JSONL`: events as lines of JSON in a file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from streamval.errors import UsageError
 from streamval.events import CompletedEvent, EventAdapter, StartedEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streamval.events import BaseEvent
 
 
@@ -32,6 +28,7 @@ class JSONL:
 
     Example:
         >>> import tempfile
+        >>> from streamval.backends import read_events
         >>> from streamval.events import TokenEvent
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "run.jsonl")
@@ -72,34 +69,3 @@ class JSONL:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def read_events(path: str | Path) -> Iterator[BaseEvent]:
-    """The events of a recording, in order.
-
-    Args:
-        path: A file that `JSONL` has written.
-
-    Yields:
-        The events; read line by line, so a long recording takes no memory.
-
-    Raises:
-        UsageError: If there is no such file, or a line is no event.
-    """
-    try:
-        with Path(path).open("rb") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield _event(path, number, line)
-    except OSError as error:
-        message = f"cannot read the recording {path}: {error.strerror}"
-        raise UsageError(message) from None
-
-
-def _event(path: str | Path, number: int, line: bytes) -> BaseEvent:
-    try:
-        event: BaseEvent = EventAdapter.validate_json(line)
-    except ValidationError as error:
-        message = f"line {number} of {path} is no event: {error.errors()[0]['msg']}"
-        raise UsageError(message) from None
-    return event

@@ -1,84 +1,65 @@
-"""Where pull meets push: async iterators to observables, and back, with demand.
+"""Where pull meets push: async iterators to observables, and back, with backpressure.
 
 reactivex has neither async iteration nor backpressure, and asyncio has no observables. This module
-(with the pump it reads with) is the only place where the two touch:
+is the only place where the two touch:
 
-- `from_async_iterable` pulls an async iterator in a task and pushes its items to an observer;
-  `from_coroutine` does so with the one thing that a coroutine returns.
+- `from_async_iterable` reads an async iterator in a task and pushes its items to an observer.
+  `from_coroutine` does so with the one value that a coroutine returns.
 - `Subscription` and `iterate` subscribe to an observable and let a coroutine wait for it.
 
-Each subscription has a `Scope`, which owns the tasks it started, so that whoever subscribed can wait
-until each of them has ended, and the `Demand` they share: while anybody downstream holds it, the
-sources upstream are not read.
+Each subscription has a `Scope`, which owns the tasks that it started, so that the subscriber can
+wait until each of them has ended. The tasks share a `Gate`: while something downstream has paused
+it, the sources upstream are not read.
 
-What crosses, crosses unchanged: an exception arrives as the same object, and cancellation is never
+What crosses, crosses unchanged: an exception arrives as the same object, and a cancellation is never
 turned into an error. Everything runs on the event loop of the subscriber: no thread, no scheduler.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiostream import operator, streamcontext
 from reactivex import Observable
 from reactivex.disposable import Disposable
 
-from streamval.pump import Pump, cancelled_from_inside
-from streamval.scope import BUFFER, Demand, Inbox, Scope, report, scope
+from streamval.aio.gate import Gate
+from streamval.aio.inbox import BUFFER, Inbox
+from streamval.aio.pump import Pump, Receiver, cancelled_from_inside
+from streamval.aio.scope import Scope, scope
+from streamval.aio.tasks import report
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
 
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
-@overload
-def from_async_iterable(
-    source: Callable[[], AsyncIterable[T]],
-    *,
-    stall_timeout: float | None = None,
-    owner: Scope | None = None,
-) -> Observable[T]: ...
-@overload
-def from_async_iterable(
-    source: Callable[[], AsyncIterable[T]],
-    *,
-    each: Callable[[T], Iterable[U]],
-    last: Callable[[], Iterable[U]] | None = None,
-    stall_timeout: float | None = None,
-    owner: Scope | None = None,
-) -> Observable[U]: ...
 def from_async_iterable(
     source: Callable[[], AsyncIterable[Any]],
     *,
-    each: Callable[[Any], Iterable[Any]] | None = None,
-    last: Callable[[], Iterable[Any]] | None = None,
+    read: Callable[[Any], T | None] | None = None,
     stall_timeout: float | None = None,
-    owner: Scope | None = None,
-) -> Observable[Any]:
+) -> Observable[T]:
     """The items of an async iterable as a cold observable.
 
     Each subscription calls `source` and reads it in a task of its own, in order, never faster
-    than the `Demand` around allows. Disposing closes the iterator; to wait until it is closed,
+    than the current `Gate` allows. Disposing closes the iterator. To wait until it is closed,
     subscribe through `Subscription` or `iterate`.
 
     Args:
         source: Makes the iterable, anew for each subscription.
-        each: Makes of each item those that are pushed for it, none or many: what an operator
-            would do at several times the price, for what runs once a token.
-        last: Makes those that are pushed once the source has ended.
+        read: Makes of each item what is pushed for it; `None` pushes nothing. A `map` and a
+            `filter` at a third of their price, for what runs once a token.
         stall_timeout: Seconds without an item before the observable fails. Time during which
-            somebody downstream holds the demand does not count. `None` for never.
-        owner: The scope that owns the reading task, where it is not the one around at the time
-            of subscribing.
+            something downstream has paused the gate does not count. `None` for never.
 
     Returns:
-        An observable. An exception of the source arrives at `on_error` as it is; so does one
-        that an observer raised in `on_next`, after the source was closed.
+        An observable. An exception of the source arrives at `on_error` as it is. So does an
+        exception that an observer raised in `on_next`, after the source was closed.
 
     Example:
         >>> async def letters():
@@ -94,26 +75,24 @@ def from_async_iterable(
         observer: ObserverBase[Any],
         scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
-        with scope() if owner is None else owner.current() as current:
-            pump = Pump(source, each, last, observer, current, stall_timeout)
+        receiver = Receiver(observer.on_next, observer.on_error, observer.on_completed)
+        with scope() as current:
+            pump = Pump(source, read, receiver, current, stall_timeout)
             pump.start()
         return Disposable(pump.stop)
 
     return Observable(subscribe)
 
 
-def from_coroutine(
-    work: Callable[[], Coroutine[Any, Any, T]], *, owner: Scope | None = None
-) -> Observable[T]:
+def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
     """What a coroutine returns, as a cold observable of one item.
 
     Args:
         work: Makes the coroutine, anew for each subscription, which runs it in a task of its own.
-        owner: As for `from_async_iterable`.
 
     Returns:
-        An observable. What the coroutine raises arrives at `on_error` as it is; disposing cancels
-        it.
+        An observable. What the coroutine raises arrives at `on_error` as it is. Disposing cancels
+        the task.
 
     Example:
         >>> async def answer():
@@ -128,20 +107,22 @@ def from_coroutine(
         observer: ObserverBase[T],
         scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
+        failed: Callable[[Any], None] = observer.on_error
+
         async def run() -> None:
             try:
                 result = await work()
             except asyncio.CancelledError:
                 me = asyncio.current_task()
                 if me is None or not current.has_cancelled(me):
-                    observer.on_error(cancelled_from_inside())
-            except Exception as error:  # noqa: BLE001  whatever it raises is the observer's
-                observer.on_error(error)
+                    failed(cancelled_from_inside())
+            except BaseException as error:  # what it raises is the observer's
+                failed(error)
             else:
                 observer.on_next(result)
                 observer.on_completed()
 
-        with scope() if owner is None else owner.current() as current:
+        with scope() as current:
             task = current.spawn(run())
         return Disposable(lambda: current.cancel(task))
 
@@ -151,8 +132,14 @@ def from_coroutine(
 class Subscription:
     """A subscription that a coroutine waits for.
 
-    Used as an async context manager; leaving it disposes of the subscription and returns only
-    when every task behind it has ended, every source closed.
+    It is an async context manager. Leaving it disposes of the subscription, and returns only when
+    every task behind it has ended and every source is closed.
+
+    Args:
+        observable: What to subscribe to.
+        on_next: Called with each item.
+        gate: What pauses the sources behind the observable.
+        scheduler: What time operators of reactivex in the observable use, if it has any.
 
     Example:
         >>> import reactivex
@@ -168,18 +155,20 @@ class Subscription:
         self,
         observable: Observable[T],
         on_next: Callable[[T], None],
-        demand: Demand | None = None,
+        gate: Gate | None = None,
+        scheduler: SchedulerBase | None = None,
     ) -> None:
         self._observable = observable
         self._on_next = on_next
-        self._scope = Scope(demand, self._failed)
+        self._scheduler = scheduler
+        self._scope = Scope(gate, self._failed)
         self._disposable: DisposableBase | None = None
 
     async def __aenter__(self) -> Subscription:
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._scope.current():
             self._disposable = self._observable.subscribe(
-                self._on_next, self._failed, self._completed
+                self._on_next, self._failed, self._completed, scheduler=self._scheduler
             )
         return self
 
@@ -188,7 +177,7 @@ class Subscription:
             self._disposable.dispose()
             self._disposable = None
         if self._end.done():
-            self._end.exception()  # seen, so that the loop does not report it as forgotten
+            self._end.exception()  # retrieved, so that the loop does not report it as forgotten
         else:
             self._end.cancel()
         await self._scope.aclose()
@@ -198,28 +187,30 @@ class Subscription:
         """Whether the observable has completed or failed."""
         return self._end.done()
 
-    def error(self) -> Exception | None:
+    def error(self) -> BaseException | None:
         """What the observable failed with, if it has."""
         if not self._end.done() or self._end.cancelled():
             return None
-        failure = self._end.exception()
-        return failure if isinstance(failure, Exception) else None
+        return self._end.exception()
 
     def when_ended(self, callback: Callable[[], None]) -> None:
-        """Call back once it has."""
+        """Call back once the observable has completed or failed."""
         self._end.add_done_callback(lambda _: callback())
 
     async def completed(self) -> None:
-        """Wait until the observable has completed; raises what it failed with."""
-        await asyncio.shield(self._end)  # cancelled, there is still an error to be seen
+        """Wait until the observable has completed. Raises what it failed with."""
+        # Behind a shield: an error that comes while this is cancelled is kept, not lost.
+        await asyncio.shield(self._end)
 
     def _completed(self) -> None:
         if not self._end.done():
             self._end.set_result(None)
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         if self._end.done():
             report("An observable failed after it had ended", error)
+        elif isinstance(error, StopIteration):  # which a future does not take
+            self._end.set_exception(RuntimeError("something raised StopIteration"))
         else:
             self._end.set_exception(error)
 
@@ -227,22 +218,22 @@ class Subscription:
 async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
     """The items of an observable, one at a time.
 
-    At most `buffer` items wait; then the sources behind the observable are held back. Closing
-    the iterator (as `async with to_stream(...).stream()` does) closes them before it returns.
+    At most `buffer` items wait. Then the sources behind the observable are paused. Closing the
+    iterator (as `async with to_stream(...).stream()` does) closes them before it returns.
 
     Args:
         observable: What to subscribe to, once.
-        buffer: Items that may wait before the sources are held.
+        buffer: Items that may wait before the sources are paused.
 
     Yields:
         The items, in order.
 
     Raises:
-        Exception: Whatever the observable fails with, after the items before it.
+        BaseException: What the observable fails with, after the items before it.
     """
-    demand = Demand()
-    inbox: Inbox[T] = Inbox(demand, buffer)
-    async with Subscription(observable, inbox.put, demand) as subscription:
+    gate = Gate()
+    inbox: Inbox[T] = Inbox(gate, buffer)
+    async with Subscription(observable, inbox.put, gate) as subscription:
         subscription.when_ended(inbox.close)
         async for item in inbox:
             yield item
@@ -255,7 +246,7 @@ async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> Async
 
     Args:
         observable: What to subscribe to.
-        buffer: Items that may wait before the sources are held.
+        buffer: Items that may wait before the sources are paused.
 
     Yields:
         The items, in order.

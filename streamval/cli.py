@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console as RichConsole
 
-from streamval.backends import default_backend
+from streamval.backends import default_backend, read_events
 from streamval.errors import AuthenticationError, StreamvalError, UnknownModelError, UsageError
 from streamval.events import CompletedEvent, StartedEvent
-from streamval.pipeline import Pipeline
-from streamval.repair import Repair
+from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.repair import Repair
 from streamval.requirements import NoRepetition, Requirement, forbidden_words, sentence_limit
-from streamval.sinks import JSONL, Console, read_events
+from streamval.sinks import JSONL, Console
 
 if TYPE_CHECKING:
     from streamval.backends import LocalBackend
-    from streamval.results import StreamResult
+    from streamval.types.results import StreamResult
 
 VALID, INVALID, WRONG_USE, BROKEN = 0, 1, 2, 3
 
@@ -63,13 +63,13 @@ def run(
         typer.Option(
             "--require",
             "-r",
-            help="What the answer must meet: told to the model, and "
-            "judged by it at the end. Repeatable.",
+            help="What the answer must meet: put into the prompt, and judged by the model at the end. "
+            "Repeatable.",
         ),
     ] = None,
     check: Annotated[
         list[str] | None,
-        typer.Option("--check", "-c", help="The same, but not told to the model. Repeatable."),
+        typer.Option("--check", "-c", help="The same, but not put into the prompt. Repeatable."),
     ] = None,
     chunk: Annotated[
         str, typer.Option("--chunk", help="sentence, word, line, paragraph or markdown.")
@@ -89,7 +89,7 @@ def run(
     """
     if prompt == "-":
         prompt = sys.stdin.read()
-    told = "".join(f"- {text}\n" for text in require or [])
+    asked = "".join(f"- {text}\n" for text in require or [])
     requirements = [
         NoRepetition(),
         *(Requirement(text) for text in require or []),
@@ -103,8 +103,8 @@ def run(
             retry=Repair(loop_budget=retry + 1) if retry else None,
             emit_tokens=True,
         )
-        if told:
-            prompt = f"The answer has to meet these requirements:\n{told}\n{prompt}"
+        if asked:
+            prompt = f"The answer has to meet these requirements:\n{asked}\n{prompt}"
         result = asyncio.run(_shown(pipeline, prompt.replace("\\n", "\n"), record))
     _finish(result)
 
@@ -129,12 +129,12 @@ def demo() -> None:
     Takes no key and no network: a real model of 270 million parameters runs on this machine. The
     failure is its own, as small models repeat themselves.
     """
-    from streamval.backends import LocalBackend  # noqa: PLC0415  an optional extra
+    from streamval.backends import LocalBackend  # an optional extra
 
     with _explained():
         pipeline = demo_pipeline(LocalBackend(max_tokens=DEMO_TOKENS))
         result = asyncio.run(_shown(pipeline, DEMO_PROMPT, None))
-    _tell_savings(result)
+    _print_savings(result)
     _finish(result)
 
 
@@ -156,8 +156,8 @@ def demo_pipeline(backend: LocalBackend) -> Pipeline:
     )
 
 
-def _tell_savings(result: StreamResult) -> None:
-    """What cancelling and continuing were worth, from what was counted."""
+def _print_savings(result: StreamResult) -> None:
+    """Print how many tokens cancelling and continuing have saved."""
     out = RichConsole()
     for number, attempt in enumerate(result.attempts, 1):
         if attempt.failures:

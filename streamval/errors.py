@@ -10,11 +10,11 @@
     ├── ContractViolationError             a contract did not hold, remedies included
     ├── InputTypeError (TypeError)         the input of a contract is of another type
     ├── OutputTypeError (TypeError)        an output did not become the type that was asked for
-    └── BackendError                       whoever speaks could not, or stopped
+    └── BackendError                       a backend could not generate, or stopped
         ├── AuthenticationError            the key was refused or is missing
         ├── UnknownModelError              no such model
         ├── RateLimitError                 too many requests (HTTP 429)
-        ├── ConnectionFailedError          nobody answers at the address
+        ├── ConnectionFailedError          there is no answer at the address
         ├── StreamBrokenError              the stream ended before the model did
         ├── StallError (TimeoutError)      no delta for `stall_timeout` seconds
         └── DeltaTypeError (TypeError)     the backend yielded what the chunker cannot take
@@ -25,14 +25,11 @@ raises reaches the caller unchanged, so it is not in this tree.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from streamval.results import ValidationResult
+from typing import Any
 
 
 class StreamvalError(Exception):
-    """The root of everything this library raises of its own accord."""
+    """The root of all errors that this library raises by itself."""
 
 
 class UsageError(StreamvalError, ValueError):
@@ -59,10 +56,10 @@ class PreconditionException(StreamvalError):  # noqa: N818  the reference's name
     """The input of a generative function does not meet its preconditions. Nothing was generated.
 
     Attributes:
-        validation: A result for each precondition that failed.
+        validation: A `ValidationResult` for each precondition that failed.
     """
 
-    def __init__(self, message: str, validation: list[ValidationResult]) -> None:
+    def __init__(self, message: str, validation: list[Any]) -> None:
         super().__init__(message)
         self.validation = validation
 
@@ -104,7 +101,7 @@ class RateLimitError(BackendError):
 
 
 class ConnectionFailedError(BackendError):
-    """Nobody answers at the provider's address."""
+    """There is no answer at the provider's address."""
 
 
 class StreamBrokenError(BackendError):

@@ -1,4 +1,4 @@
-"""What subscribers receive: frozen pydantic models, told apart by `type`.
+"""What subscribers receive: frozen pydantic models with a `type` each.
 
 The order within one attempt::
 
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from streamval.audio import AudioChunk
-from streamval.chunks import Chunk
-from streamval.results import (
+from streamval.types.audio import AudioChunk
+from streamval.types.chunks import Chunk
+from streamval.types.results import (
     Failure,
     PartialValidationResult,
     TriState,
@@ -30,7 +30,7 @@ from streamval.results import (
 )
 
 if TYPE_CHECKING:
-    from typing import Self
+    from collections.abc import Callable
 
 Stage: TypeAlias = Literal["pre", "act", "output", "post"]
 """Stages of a contract."""
@@ -54,40 +54,6 @@ class BaseEvent(BaseModel):
     run_id: str
     attempt: int
     stage: Stage | None = None
-
-    @classmethod
-    def made(cls, run_id: str, attempt: int, told: dict[str, Any]) -> Self:
-        """An event of fields that are known to be right, which are not validated.
-
-        For our own use, once or more a chunk; write ``ChunkEvent(…)`` for your own.
-        """
-        blank, names = _blank(cls)
-        values = blank.copy()
-        values["timestamp"] = time.time()
-        values["run_id"] = run_id
-        values["attempt"] = attempt
-        values.update(told)
-        event = _new(cls)
-        # What pydantic's model_construct sets, which takes many times as long.
-        _set_fields(event, values)
-        _set_names(event, names)
-        _set_extra(event, None)
-        _set_private(event, None)
-        return event
-
-
-_new = object.__new__
-_set_fields = vars(BaseModel)["__dict__"].__set__
-_set_names = vars(BaseModel)["__pydantic_fields_set__"].__set__
-_set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
-_set_private = vars(BaseModel)["__pydantic_private__"].__set__
-
-
-@cache
-def _blank(cls: type[BaseEvent]) -> tuple[dict[str, Any], set[str]]:
-    """The fields of an event in their order, with their defaults, and their names."""
-    fields = cls.model_fields
-    return {name: field.default for name, field in fields.items()}, set(fields)
 
 
 class StartedEvent(BaseEvent):
@@ -165,7 +131,7 @@ class PartialObjectEvent(BaseEvent):
 
 
 class StreamingDoneEvent(BaseEvent):
-    """The model has finished of its own accord; the trailing fragment is included."""
+    """The model has come to its end; the trailing fragment is included."""
 
     type: Literal["streaming_done"] = "streaming_done"
     full_text: str
@@ -198,7 +164,7 @@ class RetryEvent(BaseEvent):
 
 
 class ErrorEvent(BaseEvent):
-    """An exception ended the run. Whoever drives the run gets the exception itself."""
+    """An exception ended the run. The code that drives the run gets the exception itself."""
 
     type: Literal["error"] = "error"
     exception_type: str
@@ -252,6 +218,19 @@ Event = Annotated[
     Field(discriminator="type"),
 ]
 """Any event."""
+
+
+@cache
+def maker(event: type[BaseEvent]) -> Callable[[dict[str, Any]], BaseEvent]:
+    """Makes events of a type from their fields, at two thirds of the price of calling the class.
+
+    Example:
+        >>> maker(TokenEvent)({"run_id": "r", "attempt": 1, "text": "Hi"}).text
+        'Hi'
+    """
+    make: Callable[[dict[str, Any]], BaseEvent] = TypeAdapter(event).validator.validate_python
+    return make
+
 
 EventAdapter: TypeAdapter[Any] = TypeAdapter(Event)
 """Events to JSON and back.

@@ -4,6 +4,14 @@ import gc
 import pytest
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Where tests run side by side, one process loads the embedded model."""
+    for item in items:
+        if item.get_closest_marker("local_model"):
+            item.add_marker(pytest.mark.xdist_group("local_model"))
+
+
 @pytest.fixture(autouse=True)
 async def no_task_is_left():
     """Every test leaves the loop as it found it."""
@@ -14,7 +22,8 @@ async def no_task_is_left():
         if not left:
             break
         await asyncio.sleep(0)
-    gc.collect()
+    gc.collect()  # a coroutine that was never awaited is reported here, in its own test
+    gc.freeze()  # so that the next collection looks at the objects of the next test only
     assert not left, f"tasks left behind: {left}"
 
 

@@ -207,6 +207,7 @@ def slow_subscriber(dice):
 
 
 @pytest.mark.parametrize("batch", range(RUNS // BATCH))
+@pytest.mark.slow
 async def test_chaos(batch, reported):
     chosen = os.environ.get("CHAOS_SEED")
     seeds = [int(chosen)] if chosen else range(batch * BATCH, (batch + 1) * BATCH)

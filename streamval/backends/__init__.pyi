@@ -1,10 +1,11 @@
 from .base import Backend as Backend
 from .base import Delta as Delta
 from .base import GenerationRequest as GenerationRequest
+from .default import as_backend as as_backend
+from .default import default_backend as default_backend
 from .iterable import IterableBackend as IterableBackend
 from .litellm import LiteLLMBackend as LiteLLMBackend
 from .local import LocalBackend as LocalBackend
+from .recording import read_events as read_events
 from .replay import ReplayBackend as ReplayBackend
 from .scripted import ScriptedBackend as ScriptedBackend
-
-def default_backend(model: str | None = None) -> Backend: ...

@@ -1,4 +1,4 @@
-"""Who speaks: the backend, what it is asked, and what it answers."""
+"""`Backend`: what it is asked (`GenerationRequest`), and what it answers (`Delta`)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamval import bridge
+from streamval.backends.generation import Generation
 from streamval.chunkers.base import not_text
-from streamval.components import CBlock, Component, render
-from streamval.context import Context, Message
 from streamval.errors import UsageError
-from streamval.thunk import ModelOutputThunk
+from streamval.types.components import CBlock, Component, render
+from streamval.types.context import Context, Message
+from streamval.types.thunk import ModelOutputThunk
 
 if TYPE_CHECKING:
     from reactivex import Observable
 
-    from streamval.results import Usage
+    from streamval.types.results import Usage
+    from streamval.types.thunk import GenerationMetadata
 
 STALL_TIMEOUT = 120.0
-"""Seconds without a delta before a generation fails, unless told otherwise."""
+"""Seconds without a delta before a generation fails, by default."""
 
 Prompt: TypeAlias = (
     "str | CBlock | Component | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
@@ -131,7 +133,7 @@ class Backend(ABC):
         """
         request = prompt if isinstance(prompt, GenerationRequest) else self.request(prompt)
         return bridge.from_async_iterable(
-            lambda: self.stream(request), each=_something_in, stall_timeout=stall_timeout
+            lambda: self.stream(request), read=_something_said, stall_timeout=stall_timeout
         )
 
     async def generate_from_context(
@@ -139,7 +141,7 @@ class Backend(ABC):
         action: Prompt,
         ctx: Context,
         *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> tuple[ModelOutputThunk, Context]:
         """Ask, after the turns that `ctx` lets a generation see.
@@ -159,20 +161,21 @@ class Backend(ABC):
         timeout, options = stall_timeout_of({**self.options, **(model_options or {})})
         request = GenerationRequest((*ctx.history(), *asked), format=format, options=options)
 
-        def deltas(thunk: ModelOutputThunk) -> Observable[str]:
-            def noted(delta: str | Delta) -> tuple[str, ...]:
+        def start(known: GenerationMetadata) -> Generation:
+            def noted(delta: str | Delta) -> str | None:
                 if isinstance(delta, Delta):
-                    known = thunk.generation
                     known.usage = delta.usage or known.usage
                     known.finish_reason = delta.finish_reason or known.finish_reason
-                text = text_of(delta)
-                return (text,) if text else ()
+                return text_of(delta) or None
 
-            return bridge.from_async_iterable(
-                lambda: self.stream(request), each=noted, stall_timeout=timeout
+            return Generation(
+                known,
+                lambda: bridge.from_async_iterable(
+                    lambda: self.stream(request), read=noted, stall_timeout=timeout
+                ),
             )
 
-        thunk = ModelOutputThunk.generating(self.model, deltas)
+        thunk = ModelOutputThunk.generating(self.model, start)
         for message in asked:
             ctx = ctx.add(message)
         return thunk, ctx.add(thunk)
@@ -193,14 +196,16 @@ def text_of(delta: str | Delta) -> str:
     return text
 
 
-def said_in(delta: str | bytes | Delta) -> Any:
-    """What a delta says: text, or bytes of sound. Whoever takes it checks which."""
+def said_in(delta: object) -> Any:
+    """What a delta says: text, or bytes of sound. The caller checks which."""
     return delta.text if isinstance(delta, Delta) else delta
 
 
-def _something_in(delta: str | bytes | Delta) -> tuple[Any, ...]:
+def _something_said(delta: object) -> Any:
+    if delta is None:
+        raise not_text(delta)
     said = said_in(delta)
-    return () if said in ("", b"") else (said,)
+    return None if said in ("", b"") else said
 
 
 def stall_timeout_of(

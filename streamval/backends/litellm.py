@@ -4,9 +4,10 @@ Three things are ours to do, all checked against LiteLLM 1.106:
 
 - It takes seconds to import, and fetches a price list over the network when it is. So it is
   imported with the first backend, with ``LITELLM_LOCAL_MODEL_COST_MAP`` set.
-- Leaving its stream, or cancelling the task that reads it, does not stop the server. The chat
-  wrapper has an ``aclose`` that does; the one for text completions has none, so we close the
-  stream inside it.
+- Leaving its stream, or cancelling the task that reads it, does not stop the server. Its stream of
+  a chat wraps the response as ``completion_stream``, which we close. For text completions of
+  OpenAI's kind nothing public leads to the response, and LiteLLM makes a client for each that it
+  never closes. So there we hand it a client of our own, and close that.
 - Its errors are many lines of advice on LiteLLM. Ours are one, and never hold a key.
 """
 
@@ -29,8 +30,8 @@ from streamval.errors import (
     UnknownModelError,
     UsageError,
 )
-from streamval.results import Usage
-from streamval.schema import Schema
+from streamval.structured.schema import Schema
+from streamval.types.results import Usage
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -107,24 +108,49 @@ class LiteLLMBackend(Backend):
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
+        client = self._own_client(request)
         response: Any = None
-        inside: list[Any] = []
+        started = False
         try:
-            response = await self._open(request)
+            response = await self._open(request, client)
             async for piece in response:
-                # Before it ends: a generator that has ended no longer shows what it read from.
-                inside = inside or _inside(response)
+                started = True
                 delta = self._delta(piece)
                 if delta.text or delta.usage or delta.finish_reason:
                     yield delta
         except BackendError:
             raise
-        except Exception as error:  # noqa: BLE001  whatever it is, it ends this stream
-            raise self._explained(error, started=bool(inside)) from None
+        except Exception as error:  # whatever it is, it ends this stream
+            raise self._explained(error, started=started) from None
         finally:
-            await _close(inside or _inside(response))
+            await _close([*_streams_in(response), client])
 
-    async def _open(self, request: GenerationRequest) -> Any:
+    def _own_client(self, request: GenerationRequest) -> Any:
+        """A client for one text completion of OpenAI's kind; `None` for any other generation."""
+        if self._completion != "text":
+            return None
+        params = {**self._params, **request.options}
+        base = params.get("api_base") or params.get("base_url")
+        try:
+            _, provider, key, _ = self._litellm.get_llm_provider(self.model, api_base=base)
+        except Exception:  # LiteLLM will say so when it is asked to generate
+            return None
+        if provider not in ("text-completion-openai", "openai"):
+            return None
+        import openai  # which LiteLLM has loaded
+
+        try:
+            return openai.AsyncOpenAI(
+                api_key=params.get("api_key") or key,
+                base_url=base,
+                organization=params.get("organization"),
+                timeout=params.get("timeout", openai.NOT_GIVEN),
+                max_retries=0,
+            )
+        except openai.OpenAIError as error:
+            raise self._explained(error, started=False) from None
+
+    async def _open(self, request: GenerationRequest, client: Any) -> Any:
         params = {
             "model": self.model,
             "stream": True,
@@ -134,7 +160,7 @@ class LiteLLMBackend(Backend):
             **self._params,
             **request.options,
         }
-        if request.format is not None:
+        if request.format is not None and self._completion == "chat":  # the only one to take it
             schema = Schema(request.format)
             params["response_format"] = {
                 "type": "json_schema",
@@ -145,6 +171,8 @@ class LiteLLMBackend(Backend):
         ]
         if self._completion == "text":
             prompt = "\n\n".join(turn["content"] for turn in messages) + (request.prefix or "")
+            if client is not None:
+                params["client"] = client
             return await self._litellm.atext_completion(prompt=prompt, **params)
         if request.prefix:
             messages.append({"role": "assistant", "content": request.prefix, "prefix": True})
@@ -164,7 +192,7 @@ class LiteLLMBackend(Backend):
     def _continues_assistant(self) -> bool:
         try:
             return bool(self._litellm.supports_assistant_prefill(self.model))
-        except Exception:  # noqa: BLE001  a model that LiteLLM has not heard of
+        except Exception:  # a model that LiteLLM has not heard of
             return False
 
     def _explained(self, error: Exception, *, started: bool) -> BackendError:  # noqa: PLR0911
@@ -193,7 +221,7 @@ class LiteLLMBackend(Backend):
             return ConnectionFailedError(f"{self.model} did not answer in time: {said}")
         if isinstance(error, known.APIConnectionError) or "onnection" in said:
             return ConnectionFailedError(
-                f"nobody answers for {self.model}; check the network and api_base: {said}"
+                f"there is no answer for {self.model}; check the network and api_base: {said}"
             )
         if isinstance(error, known.BadRequestError) and "LLM Provider NOT provided" in str(error):
             return UnknownModelError(
@@ -211,33 +239,19 @@ class LiteLLMBackend(Backend):
 def import_litellm() -> ModuleType:
     """LiteLLM, imported without its trip to the network."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    import litellm  # noqa: PLC0415  takes seconds: only when the first backend is built
+    import litellm  # takes seconds: only when the first backend is built
 
     litellm.suppress_debug_info = True
     module: ModuleType = litellm
     return module
 
 
-def _inside(response: Any) -> list[Any]:
-    """A stream of LiteLLM's and all that it reads from, outermost first.
-
-    For chat that is a chain of `completion_stream`s. For text completions it goes through
-    generators, whose local variables are the only way to the response (and to the client, which
-    LiteLLM makes anew for each of them and never closes).
-    """
+def _streams_in(response: Any) -> list[Any]:
+    """A stream of LiteLLM's and those that it wraps, outermost first."""
     found: list[Any] = []
-    waiting = [response]
-    while waiting:
-        stream = waiting.pop(0)
-        if stream is None or any(stream is known for known in found):
-            continue
-        found.append(stream)
-        waiting.append(getattr(stream, "completion_stream", None))
-        if inspect.isasyncgen(stream) and stream.ag_frame is not None:
-            names = stream.ag_frame.f_locals
-            waiting += [names.get("response"), names.get("streamwrapper")]
-            if names.get("client") is None:
-                waiting.append(names.get("openai_client"))
+    while response is not None and all(response is not known for known in found):
+        found.append(response)
+        response = getattr(response, "completion_stream", None)
     return found
 
 

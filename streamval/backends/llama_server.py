@@ -14,7 +14,7 @@ from pathlib import Path
 
 def main() -> None:
     """Serve until standard input ends."""
-    import xllamacpp  # noqa: PLC0415  the child's business only
+    import xllamacpp  # the child's business only
 
     model, threads, context = sys.argv[1:4]
     params = xllamacpp.CommonParams()
@@ -30,7 +30,7 @@ def main() -> None:
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)  # noqa: T201  how the parent learns it
     sys.stdin.read()
-    os._exit(0)  # an orderly shutdown would wait for generations nobody wants any more
+    os._exit(0)  # an orderly shutdown would wait for generations that are not wanted any more
 
 
 if __name__ == "__main__":

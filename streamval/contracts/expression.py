@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 from reactivex.disposable import Disposable
 
-from streamval.blocking import call, wait_for
+from streamval.aio.blocking import call, wait_for
+from streamval.contracts.call import Call
 from streamval.contracts.perf import PerfStats
 from streamval.errors import UsageError
 
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from reactivex.abc import DisposableBase
 
     from streamval.backends.base import Backend
-    from streamval.contracts.call import Call
-    from streamval.contracts.decorator import Contract
-    from streamval.subscribers import Sink
+    from streamval.contracts.terms import Contract
+    from streamval.pipeline.subscribers import Sink
 
 _call: ContextVar[Call | None] = ContextVar("streamval_contract_call", default=None)
 
@@ -26,7 +26,7 @@ _call: ContextVar[Call | None] = ContextVar("streamval_contract_call", default=N
 class LLMDataModel(BaseModel):
     """A pydantic model for the input or output of a contract.
 
-    Describe each field with ``Field(description=…)``: the model is told.
+    Describe each field with ``Field(description=…)``: the prompt has it.
 
     Example:
         >>> from pydantic import Field
@@ -101,7 +101,9 @@ class Expression:
         """
         if self._contract is None:
             return await call(self.forward, *args, **kwargs)
-        begun = self._contract.of(type(self)).begin(self, args, kwargs)
+        terms = self._contract.of(type(self))
+        given, others = terms.bind(args, kwargs)
+        begun = Call(terms, self, given, others)
         token = _call.set(begun)
         try:
             return await begun.run()

@@ -64,8 +64,8 @@ class PerfStats:
 
     def show(self) -> None:
         """Print them as a table."""
-        from rich.console import Console  # noqa: PLC0415  only where something is shown
-        from rich.table import Table  # noqa: PLC0415
+        from rich.console import Console  # only where something is shown
+        from rich.table import Table
 
         columns = ("count", "total", "mean", "std", "min", "max", "percentage")
         table = Table("stage", *columns[:-1], "share", title="seconds")

@@ -1,4 +1,4 @@
-"""What the model of a contract is asked, and how it is told what was wrong."""
+"""The prompts of a contract: the question, and the same with what was wrong."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random
 
-from streamval.components import fill_in
-from streamval.context import Message
-from streamval.repair import Repair
+from streamval.pipeline.repair import Repair
+from streamval.types.components import fill_in
+from streamval.types.context import Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamval.backends.base import GenerationRequest
-    from streamval.contracts.decorator import RetryParams
+    from streamval.contracts.terms import RetryParams
     from streamval.events import Stage
-    from streamval.results import Failure
-    from streamval.schema import Schema
+    from streamval.structured.schema import Schema
+    from streamval.types.results import Failure
 
 logger = logging.getLogger("streamval.contracts")
 
@@ -40,7 +40,7 @@ JSON:
 
 
 class Question(NamedTuple):
-    """What the model is asked, and how it is told what was wrong."""
+    """What the model is asked."""
 
     prompt: str
     input: Any
@@ -68,7 +68,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Remedy(Repair):
-    """Asks again, after a pause, and tells what was wrong: with the last answer, or with all."""
+    """Asks again after a pause, with what was wrong with the last answer, or with all answers."""
 
     question: Question = field(kw_only=True)
     errors: tuple[str, ...] = field(kw_only=True)

@@ -6,10 +6,10 @@ import json
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from streamval.context import Context, Message
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
-from streamval.results import ValidationResult
+from streamval.types.context import Context, Message
+from streamval.types.results import ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ class ALoraRequirement(Requirement):
         backend: Backend | None,
         ctx: Context,
         *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
         """Ask the adapter; the result's score is the likelihood.

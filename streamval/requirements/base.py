@@ -1,4 +1,4 @@
-"""Who judges: the requirement, its verdict on each chunk and on the whole output."""
+"""The requirement: its verdict on each chunk, and on the whole output."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from streamval.context import Context
 from streamval.errors import RunError, UsageError, ValidatorError
 from streamval.requirements.judge import ask_judge, default_output_to_bool, judging
-from streamval.results import PartialValidationResult, ValidationResult
+from streamval.types.context import Context
+from streamval.types.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
     from streamval.backends.base import Backend
-    from streamval.chunkers.base import Chunking
-    from streamval.components import CBlock, Component, TemplateRepresentation
+    from streamval.chunkers.chunking import Chunking
+    from streamval.types.components import CBlock, Component, TemplateRepresentation
 
 ValidationFn: TypeAlias = Callable[
     [Context], "ValidationResult | bool | Awaitable[ValidationResult | bool]"
@@ -53,7 +53,7 @@ class Requirement:
 
     Example:
         >>> class NoQuestions(Requirement):
-        ...     async def stream_validate(self, chunk, *, backend, ctx):
+        ...     def stream_validate(self, chunk, *, backend, ctx):
         ...         if chunk.endswith("?"):
         ...             return PartialValidationResult("fail", reason="asks a question")
         ...         return PartialValidationResult("pass")
@@ -65,13 +65,27 @@ class Requirement:
     """Whether chunks come with the raw text between them (whitespace, mostly) in front, so that
     joined they are the output. For a subclass that parses."""
 
+    reads_json: bool = False
+    """Whether it takes chunks that have been read as JSON (`JSONDelta`) as they are, not their text."""
+
     resumable: bool = True
-    """Whether, once it has failed a chunk, a repair may go on from the chunk before: what it
-    complains of has not begun in what was delivered."""
+    """Whether a repair may go on from the chunk before the one that failed: nothing of the fault has
+    been delivered."""
 
     judges: type[str | bytes] | None = None
-    """What it judges: text, sound as bytes, or whatever it is given. A pipeline of the other kind
+    """What it judges: text (`str`), sound (`bytes`), or either (`None`). A pipeline of the other kind
     refuses it."""
+
+    # Defaults of what `__init__` sets, for a subclass that does not call it.
+    description: str | None = None
+    validation_fn: ValidationFn | None = None
+    output_to_bool: Callable[[str], bool] = staticmethod(default_output_to_bool)
+    check_only: bool = False
+    chunking: Chunking = None
+    max_concurrency: int = 1
+    timeout: float | None = None
+    on_error: OnError = "raise"
+    hold: bool = False
 
     _output: str | None = None
 
@@ -110,17 +124,21 @@ class Requirement:
         self.on_error = on_error
         self.hold = hold
 
-    async def stream_validate(
+    def stream_validate(
         self,
         chunk: str,
         *,
         backend: Backend | None,
         ctx: Context | None,
-    ) -> PartialValidationResult:
-        """Judge one chunk as it arrives.
+    ) -> PartialValidationResult | Awaitable[PartialValidationResult]:
+        """Judge one chunk as it arrives. Override it with a plain function or a coroutine function.
+
+        A plain function costs least, and blocks the event loop while it runs. Write ``async def``
+        for what has to wait.
 
         Called once a chunk, in order (unless `max_concurrency` says otherwise), on this attempt's
-        copy. Do not read the stream from here.
+        copy. Do not read the stream from here. A requirement that does not override it is not
+        asked about chunks at all.
 
         Args:
             chunk: The chunk alone, not the text so far; keep on `self` what you need of it.
@@ -139,7 +157,7 @@ class Requirement:
         backend: Backend | None,
         ctx: Context,
         *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
         """Judge the whole output: by `validation_fn`, else by asking `backend`.
@@ -199,7 +217,7 @@ class Requirement:
 
 
 def req(description: str, validation_fn: ValidationFn | None = None, **options: Any) -> Requirement:
-    """A requirement that the model is told of. Short for `Requirement`.
+    """A requirement that goes into the prompt. Short for `Requirement`.
 
     Example:
         >>> req("The email has a salutation.").check_only

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
-from streamval.results import PartialValidationResult, ValidationResult
+from streamval.types.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
 Answer: TypeAlias = "bool | tuple[bool, str] | PartialValidationResult | None"
 
@@ -24,43 +24,43 @@ UNKNOWN = PartialValidationResult("unknown")
 
 
 class StreamCheck(Requirement):
-    """A requirement that a function of each chunk decides. Make one with `stream_check`."""
+    """A requirement that a plain function of each chunk decides. Make one with `stream_check`."""
 
     def __init__(
         self,
         fn: Callable[[str], Answer | Awaitable[Answer]],
         description: str | None = None,
-        *,
-        blocking: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(description or _description_of(fn), **options)
         self._fn = fn
-        self._blocking = blocking
         self._judged = False
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
-    ) -> PartialValidationResult:
+    ) -> PartialValidationResult | Awaitable[PartialValidationResult]:
         """Ask the function."""
         del backend, ctx
         self._judged = True
-        if self._blocking:
-            answer = await asyncio.to_thread(self._fn, chunk)
-        else:
-            answer = self._fn(chunk)
-        if answer is True:
-            return PASS
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = self._fn(chunk)
+        return PASS if answer is True else self._verdict_or_wait(answer)
+
+    def _verdict_or_wait(
+        self, answer: object
+    ) -> PartialValidationResult | Awaitable[PartialValidationResult]:
+        if not isinstance(answer, PartialValidationResult) and inspect.isawaitable(answer):
+            return self._await(answer)
         return self._verdict(answer)
+
+    async def _await(self, answer: Awaitable[object]) -> PartialValidationResult:
+        return self._verdict(await answer)
 
     async def validate(
         self,
         backend: Backend | None,
         ctx: Context,
         *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
         """True where every chunk has been judged already, as it had to pass to come this far.
@@ -94,6 +94,32 @@ class StreamCheck(Requirement):
         raise ValidatorError(message)
 
 
+class AsyncStreamCheck(StreamCheck):
+    """The same for a coroutine function, or a function that has to run on a thread."""
+
+    def __init__(
+        self,
+        fn: Callable[[str], Answer | Awaitable[Answer]],
+        description: str | None = None,
+        *,
+        blocking: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(fn, description, **options)
+        self._blocking = blocking
+
+    async def stream_validate(
+        self, chunk: str, *, backend: Backend | None, ctx: Context | None
+    ) -> PartialValidationResult:
+        """Ask the function, and wait for its answer."""
+        del backend, ctx
+        self._judged = True
+        answer: Any = (
+            await asyncio.to_thread(self._fn, chunk) if self._blocking else self._fn(chunk)
+        )
+        return await self._verdict_or_wait(answer)
+
+
 def stream_check(
     fn: Callable[[str], Answer | Awaitable[Answer]],
     description: str | None = None,
@@ -114,15 +140,16 @@ def stream_check(
         The requirement. At the end of a stream it asks nothing again.
 
     Example:
-        >>> import asyncio
         >>> short = stream_check(lambda text: (len(text) < 20, "too long"), "short sentences")
-        >>> asyncio.run(short.stream_validate("Brief.", backend=None, ctx=None)).success
+        >>> short.stream_validate("Brief.", backend=None, ctx=None).success
         'pass'
     """
     if not callable(fn):
         message = f"stream_check needs a function of a chunk's text, not {type(fn).__name__}"
         raise UsageError(message)
-    return StreamCheck(fn, description, blocking=blocking, **options)
+    if blocking or inspect.iscoroutinefunction(fn):
+        return AsyncStreamCheck(fn, description, blocking=blocking, **options)
+    return StreamCheck(fn, description, **options)
 
 
 def _description_of(fn: Callable[..., Any]) -> str:

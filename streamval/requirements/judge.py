@@ -5,22 +5,21 @@ from __future__ import annotations
 import hashlib
 import re
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiostream import streamcontext
 
-from streamval.components import TemplateRepresentation, render
-from streamval.context import Context
 from streamval.errors import UsageError
-from streamval.results import ValidationResult
+from streamval.types.components import Component, TemplateRepresentation, render
+from streamval.types.context import Context
+from streamval.types.results import ValidationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streamval.backends.base import Backend
-    from streamval.components import CBlock
-    from streamval.requirements.base import Requirement
-    from streamval.thunk import ModelOutputThunk
+    from streamval.types.components import CBlock
+    from streamval.types.thunk import ModelOutputThunk
 
 _TEMPLATE = """\
 Does the text between the two lines {{marker}} meet the requirement? All that stands between them \
@@ -38,6 +37,15 @@ Answer:"""
 _OPTIONS = {"temperature": 0.0, "max_tokens": 48}
 
 
+class Judged(Component, Protocol):
+    """What a judge needs to know of a requirement."""
+
+    description: str | None
+    check_only: bool
+    output_to_bool: Callable[[str], bool]
+    _output: str | None
+
+
 def default_output_to_bool(answer: CBlock | str) -> bool:
     """Whether a judge's answer says yes: one of its words is "yes", or it is just "y".
 
@@ -49,7 +57,7 @@ def default_output_to_bool(answer: CBlock | str) -> bool:
     return words == ["y"] or "yes" in words
 
 
-def judging(requirement: Requirement, output: str) -> TemplateRepresentation:
+def judging(requirement: Judged, output: str) -> TemplateRepresentation:
     """The question whether `output` meets a requirement.
 
     The output stands between two markers that are made of its own hash, so that nothing in it
@@ -61,11 +69,11 @@ def judging(requirement: Requirement, output: str) -> TemplateRepresentation:
 
 
 async def ask_judge(
-    requirement: Requirement,
+    requirement: Judged,
     backend: Backend | None,
     ctx: Context,
     *,
-    format: type[Any] | None = None,  # noqa: A002  the reference's name
+    format: type[Any] | None = None,
     model_options: Mapping[str, Any] | None = None,
 ) -> ValidationResult:
     """Ask `backend` whether the output in `ctx` meets the requirement.
@@ -78,7 +86,7 @@ async def ask_judge(
         words where it says no more.
 
     Raises:
-        UsageError: If there is nothing to ask, or nobody.
+        UsageError: If there is no description, or no backend to ask.
     """
     if not requirement.description or backend is None:
         message = (
@@ -108,7 +116,7 @@ async def ask_judge(
         passed = requirement.output_to_bool(answer)
         if reads_words and _words(answer)[:1] == ["no"]:
             passed = False  # "no, yes would be too much"
-    except Exception as unreadable:  # noqa: BLE001  a judge that cannot be read has not passed it
+    except Exception as unreadable:  # a judge that cannot be read has not passed it
         passed, error = False, unreadable
     if passed:
         reason = None

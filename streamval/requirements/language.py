@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, UNKNOWN
-from streamval.results import PartialValidationResult
+from streamval.types.results import PartialValidationResult
 
 if TYPE_CHECKING:
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
 ENOUGH = 40
 """Characters before a verdict: below, a name or a quotation decides."""
@@ -46,7 +46,7 @@ class Language(Requirement):
         self._code = code
         self._seen = ""
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Classify all that has come."""
@@ -87,7 +87,7 @@ def language(code: str, **options: Any) -> Requirement:
 @cache
 def _identifier() -> Any:
     try:
-        from py3langid.langid import (  # noqa: PLC0415  an optional extra, and a second to load
+        from py3langid.langid import (  # an optional extra, and a second to load
             MODEL_FILE,
             LanguageIdentifier,
         )

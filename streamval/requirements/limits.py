@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamval.chunkers.base import start_chunker
+from streamval.chunkers.chunking import start_chunker
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, UNKNOWN
-from streamval.results import PartialValidationResult
+from streamval.types.results import PartialValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
 
 class Limit(Requirement):
@@ -57,7 +57,7 @@ class Limit(Requirement):
         self._at_most = at_most
         self._seen = 0
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Count on."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamval.context import Context
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
+from streamval.requirements.function import PASS, UNKNOWN
 from streamval.requirements.judge import ask_judge
-from streamval.results import PartialValidationResult
+from streamval.types.context import Context
+from streamval.types.results import PartialValidationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from streamval.backends.base import Backend
 
@@ -65,14 +66,19 @@ class LLMaJRequirement(Requirement):
         self._streaming = streaming
         self._when = when
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
-    ) -> PartialValidationResult:
-        """Ask about the chunk, where streaming and worth it; else `"unknown"`."""
+    ) -> PartialValidationResult | Awaitable[PartialValidationResult]:
+        """Ask about the chunk, where streaming and worth it. Otherwise no model is asked."""
         if not self._streaming:
-            return PartialValidationResult("unknown")
+            return UNKNOWN
         if self._when is not None and not self._when(chunk):
-            return PartialValidationResult("pass")
+            return PASS
+        return self._ask(chunk, backend, ctx)
+
+    async def _ask(
+        self, chunk: str, backend: Backend | None, ctx: Context | None
+    ) -> PartialValidationResult:
         result = await ask_judge(self, backend, (ctx or Context()).with_output(chunk))
         reason = f"{result.reason} ({result.error})" if result.error else result.reason
         return PartialValidationResult(

@@ -1,4 +1,4 @@
-"""What must not leak: secrets, personal data, and links to strange hosts.
+"""Requirements against leaks: secrets, personal data, links to other hosts.
 
 All of these look at words, whatever the pipeline's chunks, so a key that arrives in four pieces is
 one word by the time it is judged. And all hold by default: what may turn out to be a leak is kept
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, UNKNOWN
-from streamval.results import PartialValidationResult
+from streamval.types.results import PartialValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
     Find = Callable[[str], str | None]
 
@@ -50,7 +50,7 @@ class NoLeak(Requirement):
         self._unfinished = unfinished
         self._words: tuple[str, ...] = ()
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Look at the last words."""
@@ -231,10 +231,10 @@ def _is_iban(text: str) -> bool:
 @cache
 def _secret_detectors() -> list[tuple[str, re.Pattern[str]]]:
     try:
-        from detect_secrets.core.plugins.util import (  # noqa: PLC0415  an optional extra
+        from detect_secrets.core.plugins.util import (  # an optional extra
             get_mapping_from_secret_type_to_class,
         )
-        from detect_secrets.plugins.base import RegexBasedDetector  # noqa: PLC0415
+        from detect_secrets.plugins.base import RegexBasedDetector
     except ImportError:
         message = "no_secrets() needs an extra: pip install 'streamval[privacy]'"
         raise UsageError(message) from None
@@ -251,7 +251,7 @@ def _secret_detectors() -> list[tuple[str, re.Pattern[str]]]:
 
 def _phonenumbers() -> Any:
     try:
-        import phonenumbers  # noqa: PLC0415  an optional extra
+        import phonenumbers  # an optional extra
     except ImportError:
         message = "no_personal_data() needs an extra: pip install 'streamval[privacy]'"
         raise UsageError(message) from None

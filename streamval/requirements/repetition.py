@@ -1,21 +1,21 @@
-"""What may not come again: a sentence said before, and the loops that small models fall into."""
+"""Requirements against repetition: a sentence said before, and loops."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from streamval.chunkers.base import start_chunker
+from streamval.chunkers.chunking import start_chunker
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, shortened
-from streamval.results import PartialValidationResult, ValidationResult
+from streamval.types.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
 
 # A word, a character of a script without spaces, or a sign that makes a difference to what is said.
@@ -46,7 +46,7 @@ class NoRepetition(Requirement):
         self._remember = remember
         self._seen: tuple[int, ...] = ()
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Compare the chunk with those before it."""
@@ -66,7 +66,7 @@ class NoRepetition(Requirement):
         backend: Backend | None,
         ctx: Context,
         *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
         """True where the chunks have been compared; otherwise compares the output's sentences."""
@@ -75,7 +75,7 @@ class NoRepetition(Requirement):
             return ValidationResult(True)
         chunker = start_chunker(self.chunking or "sentence")
         for chunk in [*chunker.feed(str(ctx.last_output() or "")), *chunker.flush()]:
-            result = await self.stream_validate(chunk.text, backend=backend, ctx=ctx)
+            result = self.stream_validate(chunk.text, backend=backend, ctx=ctx)
             if result.success == "fail":
                 return ValidationResult(False, reason=result.reason)
         return ValidationResult(True)
@@ -117,7 +117,7 @@ class NoLoop(Requirement):
         # For each period: how many words in a row were the same as the word one period before.
         self._same: tuple[int, ...] = (0,) * max_period
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Take the chunk's words one by one."""

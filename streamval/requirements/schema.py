@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from streamval.requirements.base import Requirement
 from streamval.requirements.function import PASS, UNKNOWN
-from streamval.results import PartialValidationResult, ValidationResult
-from streamval.schema import Schema, SchemaWatch
+from streamval.structured.schema import Schema, SchemaWatch
+from streamval.types.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.chunkers.json import JSONDelta
+    from streamval.types.context import Context
 
 
 class MatchesSchema(Requirement):
@@ -33,6 +34,7 @@ class MatchesSchema(Requirement):
     judges = str
 
     verbatim = True
+    reads_json = True
 
     def __init__(self, schema: Schema[Any], description: str, **options: Any) -> None:
         super().__init__(description, **{"check_only": True, **options})
@@ -50,14 +52,18 @@ class MatchesSchema(Requirement):
         """Not where the value that failed had begun before the chunk: a prefix cannot take it back."""
         return self._watch is None or not self._watch.begun_before
 
-    async def stream_validate(
-        self, chunk: str, *, backend: Backend | None, ctx: Context | None
+    def stream_validate(
+        self, chunk: str | JSONDelta, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
-        """Read on."""
+        """Read on. A chunk that has been read as JSON already is not read again."""
         del backend, ctx
         if self._watch is None:
             self._watch = SchemaWatch(self.schema)
-        complaint = self._watch.feed(chunk)
+        if isinstance(chunk, str):
+            complaint = self._watch.feed(chunk)
+        else:
+            assert chunk.reading is not None
+            complaint = self._watch.take(chunk.separator + chunk.text, chunk.reading)
         if complaint is not None:
             return PartialValidationResult("fail", reason=complaint)
         return PASS if self._watch.complete else UNKNOWN
@@ -67,13 +73,27 @@ class MatchesSchema(Requirement):
         backend: Backend | None,
         ctx: Context,
         *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
-        """Let pydantic judge all of it."""
+        """Let pydantic judge all of it, unless it has done so as the last bracket came."""
         del backend, format, model_options
-        complaint = self.schema.complaint(str(ctx.last_output() or ""))
+        text = str(ctx.last_output() or "")
+        if self._has_seen(text):
+            return ValidationResult(True)
+        complaint = self.schema.complaint(text)
         return ValidationResult(complaint is None, reason=complaint)
+
+    def instance_in(self, text: str) -> Any:
+        """The instance in a text, or `None`: the one that was made as the text came, if it was."""
+        if self._watch is not None and self._has_seen(text):
+            return self._watch.instance
+        return self.schema.parse_or_none(text)
+
+    def _has_seen(self, text: str) -> bool:
+        """Whether the JSON in a text has been judged as a whole, and was right."""
+        watch = self._watch
+        return watch is not None and watch.complete and text.startswith(watch.text)
 
 
 def matches(wanted: Any, description: str | None = None, **options: Any) -> MatchesSchema:

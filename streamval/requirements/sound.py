@@ -1,4 +1,4 @@
-"""Requirements of sound: each judges a segment as it comes, and fails where it is certain."""
+"""Requirements of sound: each judges a segment when it comes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from abc import abstractmethod
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from streamval.audio import PCM
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
 from streamval.requirements.function import PASS
-from streamval.results import PartialValidationResult, ValidationResult
+from streamval.types.audio import PCM
+from streamval.types.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
 CLIPPED = 0.999
 """Part of full scale from which a sample counts as clipped."""
@@ -39,7 +39,7 @@ class Sound(Requirement):
     def complaint(self, sound: bytes) -> str | None:
         """What is wrong with the next segment; `None` if nothing is."""
 
-    async def stream_validate(
+    def stream_validate(
         self,
         chunk: str | bytes,
         *,
@@ -60,7 +60,7 @@ class Sound(Requirement):
         backend: Backend | None,
         ctx: Context,
         *,
-        format: type[Any] | None = None,  # noqa: A002  the reference's name
+        format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
         """True where the segments have been judged; otherwise judges all of it as one."""

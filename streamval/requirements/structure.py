@@ -1,4 +1,4 @@
-"""What has to be well formed: Python in code blocks, and the lists and tables of Markdown."""
+"""Requirements of form: Python in code blocks, lists and tables of Markdown."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from markdown_it.rules_block.table import escapedSplit
 
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, shortened
-from streamval.results import PartialValidationResult
+from streamval.types.results import PartialValidationResult
 
 if TYPE_CHECKING:
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
 # A fence may stand in a list, behind its markers.
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
@@ -41,7 +41,7 @@ class ValidPython(Requirement):
             "Python in code blocks is valid", simple_validate(self._judge_whole), **options
         )
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Parse the block, if it is Python."""
@@ -86,7 +86,7 @@ class ReadableMarkdown(Requirement):
         self._columns: int | None = None
         self._lists: tuple[tuple[int, str, int], ...] = ()
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Look at one line after another."""

@@ -1,4 +1,4 @@
-"""Judging a whole output, as it is at the end of a stream, or without any stream at all."""
+"""Judging a whole output: at the end of a stream, or without a stream."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from streamval.aio.tasks import side_by_side
 from streamval.errors import ValidatorError, ValidatorTimeoutError
-from streamval.results import ValidationResult
-from streamval.scope import side_by_side
+from streamval.types.results import ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
     from streamval.requirements.base import Requirement
+    from streamval.types.context import Context
 
 
 async def judge_whole(

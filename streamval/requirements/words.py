@@ -1,4 +1,4 @@
-"""What may not be said, what has to be, and what it has to look like: words and patterns."""
+"""Requirements of words and patterns: forbidden, or required."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, shortened
-from streamval.results import PartialValidationResult
+from streamval.types.results import PartialValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streamval.backends.base import Backend
-    from streamval.context import Context
+    from streamval.types.context import Context
 
 
 class ForbiddenPattern(Requirement):
@@ -30,7 +30,7 @@ class ForbiddenPattern(Requirement):
         super().__init__(description, simple_validate(self._judge_whole), **options)
         self._pattern = pattern
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Search the chunk."""
@@ -96,7 +96,7 @@ class RequiredPattern(Requirement):
         self._each = each
         self._met = False
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Match the chunk; once the output matches somewhere, all is well."""
@@ -149,7 +149,7 @@ class RequiredWords(Requirement):
         super().__init__(f"say {names}", simple_validate(self._judge_whole), **options)
         self._missing = tuple((phrase, _whole_words([phrase])) for phrase in phrases)
 
-    async def stream_validate(
+    def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
         """Look for those that are still missing."""

@@ -1,4 +1,4 @@
-"""Chunkers of sound: the laws over bytes, and where they cut."""
+"""Tests of `streamval.chunkers.audio`."""
 
 import copy
 
@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamval.audio import PCM
 from streamval.chunkers import FrameChunker, SilenceChunker
 from streamval.errors import DeltaTypeError, UsageError
+from streamval.types.audio import PCM
 from tests.support.voice import silence, speech
 
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), 0])
+def test_a_frame_ends(seconds):
+    with pytest.raises(UsageError):
+        FrameChunker(seconds)
+
+
 VOICE = speech(4.0)
+
+
 MADE = {
     "frames": lambda: FrameChunker(0.25),
     "frames-24-bit-like": lambda: FrameChunker(0.01, sample_rate=8000, width=4, channels=3),

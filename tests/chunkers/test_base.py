@@ -1,118 +1,63 @@
-"""What `chunking=` takes, and strategies driven incrementally."""
+"""Tests of `streamval.chunkers.base`: what the chunkers of text share."""
+
+import copy
 
 import pytest
 
-from streamval.chunkers import ChunkingStrategy, DeltaChunker, SentenceChunker, WordChunker
-from streamval.chunkers.base import describe_chunking, finer, start_chunker
-from streamval.errors import ChunkerError, UsageError
+from streamval.chunkers import TextChunker
+from streamval.chunkers.base import JOIN_AT, not_sound, not_text, shifted
+from streamval.types import Chunk
 
 
-class Bars(ChunkingStrategy):
-    """The reference's kind of strategy: stateless, the trailing fragment withheld."""
+class Commas(TextChunker):
+    """Cuts behind each comma."""
 
-    def __init__(self):
-        self.seen = []
-
-    def split(self, accumulated_text):
-        self.seen.append(accumulated_text)
-        return [part for part in accumulated_text.split("|")[:-1] if part]
-
-    def flush(self, accumulated_text):
-        rest = accumulated_text.split("|")[-1]
-        return [rest] if rest else []
+    def cuts(self, delta):
+        return [at + 1 for at, char in enumerate(delta) if char == ","]
 
 
-def cut(chunking, *deltas):
-    chunker = start_chunker(chunking)
-    chunks = [chunk for delta in deltas for chunk in chunker.feed(delta)]
-    return [chunk.text for chunk in chunks + chunker.flush()]
+def test_a_chunker_of_ones_own_only_says_where_to_cut():
+    chunker = Commas()
+    chunks = [*chunker.feed("a, b"), *chunker.feed("c,d"), *chunker.flush()]
+    assert [chunk.text for chunk in chunks] == ["a,", "bc,", "d"]
+    assert "".join(chunk.separator + chunk.text for chunk in chunks) == "a, bc,d"
+
+
+def test_many_small_pieces_are_joined_now_and_then():
+    chunker = Commas()
+    for _ in range(5 * JOIN_AT):
+        chunker.feed("x")
+    assert len(chunker._pieces) < 4 * JOIN_AT
+    (chunk,) = chunker.feed(",")
+    assert len(chunk.text) == 5 * JOIN_AT + 1
+
+
+def test_a_chunk_that_grows_too_long_is_cut_at_whitespace():
+    chunker = Commas(max_chars=8)
+    chunks = [*chunker.feed("one two three"), *chunker.flush()]
+    assert [chunk.text for chunk in chunks] == ["one two", "three"]
+
+
+def test_a_copy_goes_on_by_itself():
+    chunker = Commas()
+    chunker.feed("a")
+    twin = copy.copy(chunker)
+    assert [chunk.text for chunk in twin.feed("b,")] == ["ab,"]
+    assert [chunk.text for chunk in chunker.feed("c,")] == ["ac,"]
+
+
+def test_a_chunk_further_on():
+    assert shifted(Chunk("b", 1, 2, 3, " "), 10, 5) == Chunk("b", 6, 12, 13, " ")
 
 
 @pytest.mark.parametrize(
-    "chunking",
-    ["word", WordChunker, WordChunker(), lambda: WordChunker(max_chars=99)],
-    ids=["alias", "class", "pattern", "factory"],
+    ("error", "says"),
+    [
+        (not_text(None), "skip deltas without content"),
+        (not_text(b""), "decode them first"),
+        (not_text(5), "yield strings"),
+        (not_sound("x"), "yield bytes of PCM"),
+    ],
 )
-def test_all_the_ways_to_say_it(chunking):
-    assert cut(chunking, "one tw", "o three") == ["one", "two", "three"]
-
-
-def test_a_chunker_given_as_a_pattern_is_never_used_itself():
-    pattern = WordChunker()
-    cut(pattern, "one two")
-    assert pattern.flush() == []
-
-
-def test_none_is_a_chunk_a_delta_whitespace_and_all():
-    assert cut(None, "a", " ", "", "b\n") == ["a", " ", "b\n"]
-
-
-@pytest.mark.parametrize(
-    ("chunking", "says"),
-    [("sentense", "no chunking is called 'sentense'"), (7, "cannot be int"), ("", "no chunking")],
-)
-def test_what_is_none_is_refused_with_what_can_be_given(chunking, says):
-    with pytest.raises(UsageError, match=says):
-        start_chunker(chunking)
-
-
-def test_a_factory_of_something_else_is_refused():
-    with pytest.raises(UsageError, match="feed and flush"):
-        start_chunker(dict)
-
-
-# Strategies
-
-
-def test_a_strategy_sees_the_text_since_its_last_chunk():
-    strategy = Bars()
-    assert cut(strategy, "a|", "b", "c|d", "|", "e") == ["a", "bc", "d", "e"]
-    assert strategy.seen == ["a|", "|b", "|bc|d", "|d|", "|e", "|e"]
-
-
-@pytest.mark.parametrize("text", ["", "no bar at all", "|", "a|", "|a||b"])
-def test_a_strategy_on_edge_cases(text):
-    for step in (1, 2, 100):
-        deltas = [text[n : n + step] for n in range(0, len(text), step)]
-        assert cut(Bars(), *deltas) == [part for part in text.split("|") if part]
-
-
-def test_a_strategy_stays_linear_where_no_boundary_comes():
-    strategy = Bars()
-    cut(strategy, *["word"] * 20_000)
-    assert sum(map(len, strategy.seen)) < 15 * 80_000
-
-
-def test_a_strategy_that_is_not_verbatim_is_named():
-    class Upper(Bars):
-        def split(self, accumulated_text):
-            return [part.upper() for part in super().split(accumulated_text)]
-
-    with pytest.raises(ChunkerError, match="Upper returned the chunk 'A'"):
-        cut(Upper(), "a|")
-
-
-def test_without_a_flush_of_its_own_a_strategy_drops_the_fragment():
-    class NoFlush(Bars):
-        flush = ChunkingStrategy.flush
-
-    assert cut(NoFlush(), "a|b") == ["a"]
-
-
-# Comparing
-
-
-def test_finer():
-    assert finer("word", "sentence")
-    assert finer(SentenceChunker, "paragraph")
-    assert not finer("paragraph", "sentence")
-    assert not finer("sentence", "line")
-    assert not finer(Bars(), "paragraph")
-    assert not finer("word", None)
-
-
-def test_names_for_events():
-    assert [describe_chunking(c) for c in ("word", None, WordChunker, WordChunker(), Bars())] == [
-        *("word", "delta", "WordChunker", "WordChunker", "Bars"),
-    ]
-    assert isinstance(start_chunker(None), DeltaChunker)
+def test_what_cannot_be_cut_is_an_error_that_says_what_to_do(error, says):
+    assert says in str(error)

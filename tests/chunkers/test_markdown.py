@@ -1,3 +1,5 @@
+"""Tests of `streamval.chunkers.markdown`."""
+
 from streamval.chunkers import MarkdownChunker
 
 

@@ -1,4 +1,4 @@
-"""Sentences, against the golden rules and against their own streaming."""
+"""Tests of `streamval.chunkers.sentence`."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,13 @@ import pytest
 from streamval.chunkers import SentenceChunker
 
 DATA = Path(__file__).parents[1] / "data"
+
+
 ENGLISH = json.loads((DATA / "sentences_en.json").read_text())
+
+
 OTHERS = json.loads((DATA / "sentences_other.json").read_text())
+
 
 # What the chunker gets wrong, so that a change for the worse is seen, and one for the better too.
 ENGLISH_MISSED = {48}

@@ -80,6 +80,17 @@ class Judge(sv.Requirement):
         return sv.ValidationResult(whole, reason=None if whole else "not as a whole")
 
 
+class PlainJudge(Judge):
+    """The same with a plain function, which is judged without a task."""
+
+    def stream_validate(self, chunk, *, backend, ctx):
+        self.asked.append(chunk)
+        verdict = self.verdict(chunk) if callable(self.verdict) else self.verdict
+        if isinstance(verdict, str):
+            return sv.PartialValidationResult(verdict, reason=f"about {chunk}")
+        return verdict
+
+
 def fails_on(text):
     """A verdict that fails the chunk with this text."""
     return lambda chunk: "fail" if chunk == text else "pass"

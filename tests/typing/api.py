@@ -49,9 +49,25 @@ class Kind(sv.Requirement):
         return sv.PartialValidationResult("pass" if "kind" in chunk else "unknown")
 
 
+class Brief(sv.Requirement):
+    def stream_validate(
+        self, chunk: str, *, backend: sv.Backend | None, ctx: sv.Context | None
+    ) -> sv.PartialValidationResult:
+        return sv.PartialValidationResult("pass" if len(chunk) < 80 else "fail")
+
+
+async def either_kind(judge: sv.Requirement) -> bool:
+    return bool(await judge.stream_validate("x", backend=None, ctx=None))
+
+
 pipeline = sv.Pipeline(
     sv.ScriptedBackend("x"),
-    requirements=[Kind("be kind"), "be brief", sv.stream_check(lambda text: bool(text))],
+    requirements=[
+        Kind("be kind"),
+        Brief("be brief"),
+        "be brief",
+        sv.stream_check(lambda text: bool(text)),
+    ],
     retry=sv.Repair(loop_budget=3, mode="restart"),
     chunk_operators=[sv.operators.rewrite(str.upper)],
 )

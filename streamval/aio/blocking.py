@@ -1,0 +1,127 @@
+"""Async code from sync code: on an event loop in a thread of its own, so that it works everywhere.
+
+`asyncio.run` cannot be used where a loop runs already, as in Jupyter, and a loop made for each call
+would leave a backend's connections behind on a loop that is gone. So all sync calls share one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import inspect
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from threading import Event, Lock, Thread, current_thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streamval.aio.tasks import CLOSING_GRACE
+from streamval.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+def wait_for(make: Callable[[], Awaitable[T]]) -> T:
+    """Run async code on the shared loop, and wait for its result.
+
+    An exception arrives as it is. Interrupting the wait (Ctrl-C) cancels the work, and returns
+    when that has cleaned up.
+
+    Args:
+        make: Called on the loop; returns what to await.
+
+    Raises:
+        RunError: If it is called on the shared loop itself, which would wait for itself.
+
+    Example:
+        >>> wait_for(lambda: asyncio.sleep(0, "done"))
+        'done'
+    """
+    loop, thread = _shared_loop()
+    if current_thread() is thread:
+        message = "a sync call cannot be made from inside of another one; await its async twin"
+        raise RunError(message)
+    ended = Event()
+    given_up = False
+    task: asyncio.Task[Any] | None = None
+
+    async def work() -> T:
+        nonlocal task
+        task = asyncio.current_task()
+        try:
+            if given_up:
+                raise asyncio.CancelledError
+            return await make()
+        finally:
+            ended.set()
+
+    def give_up() -> None:
+        nonlocal given_up
+        given_up = True
+        if task is not None:
+            task.cancel()
+
+    try:
+        return asyncio.run_coroutine_threadsafe(work(), loop).result()
+    except BaseException:
+        if not ended.is_set():  # interrupted, perhaps before the future was in hand
+            loop.call_soon_threadsafe(give_up)
+            ended.wait(CLOSING_GRACE)
+        raise
+
+
+async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function, sync or async, and wait for its result.
+
+    On the shared loop a sync one runs in a thread of its own, so that it may make sync calls in
+    turn; elsewhere on the spot.
+    """
+    in_thread = not inspect.iscoroutinefunction(function) and current_thread() is _shared_loop()[1]
+    if in_thread:
+        # Of its own, as those of a pool would run out where calls are nested.
+        executor = ThreadPoolExecutor(1)
+        work = partial(copy_context().run, function, *args, **kwargs)
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(executor, work)
+        finally:
+            executor.shutdown(wait=False)
+    else:
+        answer = function(*args, **kwargs)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+_lock = Lock()
+_shared: list[tuple[asyncio.AbstractEventLoop, Thread]] = []
+
+
+def _shared_loop() -> tuple[asyncio.AbstractEventLoop, Thread]:
+    with _lock:
+        if not _shared:
+            loop = asyncio.new_event_loop()
+            thread = Thread(target=loop.run_forever, name="streamval", daemon=True)
+            thread.start()
+            _shared.append((loop, thread))
+        return _shared[0]
+
+
+def _forget() -> None:
+    """In the child of a fork the thread is gone: the next sync call starts another one."""
+    global _lock  # noqa: PLW0603  another thread may have held it
+    _lock = Lock()
+    _shared.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+@atexit.register
+def _close() -> None:
+    for loop, thread in _shared:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

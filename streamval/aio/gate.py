@@ -1,0 +1,63 @@
+"""`Gate`: pauses the reader of a source while its consumers cannot keep up."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Gate:
+    """A gate between the reader of a source and consumers that may be slower.
+
+    The gate is open until it is paused. Each `pause` needs its own `resume`.
+
+    Attributes:
+        busy: True while a reader has to wait. A plain attribute, as it is read for every delta.
+
+    Example:
+        >>> gate = Gate()
+        >>> gate.pause()
+        >>> gate.paused, gate.busy
+        (True, True)
+    """
+
+    __slots__ = ("_pauses", "_waiters", "busy")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self._pauses = 0
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def paused(self) -> bool:
+        """Whether the gate is closed. `busy` may stay true for one turn of the loop longer."""
+        return self._pauses > 0
+
+    def pause(self) -> None:
+        """Stop readers before their next item."""
+        self._pauses += 1
+        self.busy = True
+
+    def resume(self) -> None:
+        """Take back one `pause`. The last one lets the readers go on."""
+        self._pauses -= 1
+        if not self._pauses:
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
+
+    def yield_turn(self) -> None:
+        """Let every ready task run once before the next item is read.
+
+        Without this, a source that never waits would run far ahead of verdicts that are ready.
+        """
+        self.busy = True
+
+    async def ready(self) -> None:
+        """Wait until the gate is open, and for at least one turn of the loop."""
+        await asyncio.sleep(0)
+        while self._pauses:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+        self.busy = False

@@ -1,0 +1,162 @@
+"""The pump: a task that reads an async iterator and pushes each item.
+
+`streamval.bridge` reads sources with it. The pump knows three callbacks and no observable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streamval.aio.tasks import report
+from streamval.errors import StallError, StreamBrokenError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, Callable
+
+    from streamval.aio.scope import Scope
+
+FAIR_SHARE = 256
+"""Items that a source which never waits may push before every other task gets a turn."""
+
+STALL_STEPS = 16
+"""How often within a `stall_timeout` the pump checks whether an item has come."""
+
+
+class Receiver(NamedTuple):
+    """Where items go: the three callbacks of an observer."""
+
+    on_next: Callable[[Any], None]
+    on_error: Callable[[Any], None]
+    on_completed: Callable[[], None]
+
+
+class Pump:
+    """Reads one iterator into one receiver.
+
+    Args:
+        source: Makes the iterable.
+        read: Makes of each item what is pushed for it; `None` pushes nothing.
+        receiver: Where the items go.
+        scope: Owns the task.
+        stall_timeout: Seconds without an item before the receiver gets an error, or `None`.
+    """
+
+    task: asyncio.Task[None]
+
+    def __init__(
+        self,
+        source: Callable[[], AsyncIterable[Any]],
+        read: Callable[[Any], Any] | None,
+        receiver: Receiver,
+        scope: Scope,
+        stall_timeout: float | None,
+    ) -> None:
+        self._source = source
+        self._read = read
+        self._receiver = receiver
+        self._scope = scope
+        self._gate = scope.gate
+        self._stall_timeout = stall_timeout
+        self._stopped = False
+        self._stalled = False
+        self._pushing = False
+        self._failure: BaseException | None = None
+        self._quiet = False
+        self._quiet_steps = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Read in a task of its own."""
+        self.task = self._scope.spawn(self.run())
+
+    def stop(self) -> None:
+        """Push nothing more, and close the iterator."""
+        if self._stopped:
+            return
+        self._stopped = True
+        # When on_next itself stops the pump, the pump sees the flag. Cancelling its own task would
+        # take effect at its next await, perhaps while it cleans up.
+        if not self._pushing:
+            self._scope.cancel(self.task)
+
+    async def run(self) -> None:
+        """Read to the end."""
+        me = asyncio.current_task()
+        assert me is not None
+        self.task = me  # with an eager task factory this runs before `start` has the task
+        if self._stall_timeout is not None:
+            self._watch(self._stall_timeout)
+        try:
+            await self._push_all()
+        except asyncio.CancelledError:
+            if self._scope.has_cancelled(self.task):
+                return  # a task that ends by an exception keeps its traceback, and so this pump
+            self._failure = self._failure or cancelled_from_inside()
+        except BaseException as error:  # what the source raises is the receiver's
+            if self._stopped or self._stalled or self._failure is not None:
+                report("A source raised while it was being closed", error)
+            else:
+                self._failure = error
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+        if self._failure is not None:
+            self._receiver.on_error(self._failure)
+        elif not self._stopped and not self._stalled:
+            self._receiver.on_completed()
+
+    async def _push_all(self) -> None:
+        """Push items until the source ends, the receiver raises, or the pump is stopped."""
+        on_next, read, gate = self._receiver.on_next, self._read, self._gate
+        iterator: Any = aiter(self._source())
+        unbroken = 0
+        async with aclosing(iterator) if hasattr(iterator, "aclose") else nullcontext():
+            async for item in iterator:
+                if not self._stopped:
+                    self._quiet = False
+                    self._pushing = True
+                    try:
+                        made = item if read is None else read(item)
+                        if made is not None:
+                            on_next(made)
+                    except BaseException as error:  # not to be thrown into the source
+                        self._failure = error
+                        self._stopped = True
+                    self._pushing = False
+                if self._stopped:
+                    self._scope.spare(self.task)
+                    break
+                unbroken += 1
+                if gate.busy or unbroken == FAIR_SHARE:
+                    unbroken = 0
+                    await gate.ready()
+
+    def _watch(self, timeout: float) -> None:
+        """Stop the pump once nothing has come for `timeout` seconds.
+
+        The pump only clears a flag for each item, and this looks at the flag a few times within
+        the timeout. It is late by one such step at most.
+        """
+        if not self._quiet or self._gate.paused:
+            self._quiet_steps = 0
+        self._quiet = True
+        if self._quiet_steps >= STALL_STEPS:
+            self._stalled = True
+            # At once, as the backend may ignore its cancellation, or take long to obey it.
+            message = (
+                f"no delta for {timeout:g} seconds; the backend hangs, or needs a longer "
+                "stall_timeout"
+            )
+            self._receiver.on_error(StallError(message))
+            self._scope.cancel(self.task)
+        else:
+            self._quiet_steps += 1
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(timeout / STALL_STEPS, self._watch, timeout)
+
+
+def cancelled_from_inside() -> StreamBrokenError:
+    """The error for a source that was cancelled, but not by its reader."""
+    return StreamBrokenError("the source was cancelled from inside, not by its reader")

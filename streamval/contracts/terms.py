@@ -1,0 +1,236 @@
+"""The terms of a contract: its stages, their types, and how remedies are tried."""
+
+from __future__ import annotations
+
+import inspect
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    get_type_hints,
+)
+
+from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+
+from streamval.backends.default import as_backend
+from streamval.errors import UsageError
+from streamval.structured.places import complaint_of, name_of
+from streamval.structured.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamval.backends.base import Backend
+    from streamval.contracts.perf import PerfStats
+    from streamval.pipeline.subscribers import Sink
+
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """What the terms and a call need to know of an instance of `Expression`."""
+
+    backend: Backend | str | None
+    sinks: tuple[Sink, ...]
+
+    @property
+    def perf_stats(self) -> PerfStats:
+        """The running figures of its calls."""
+
+
+class Stages(NamedTuple):
+    """The methods of a contracted class, where it has them."""
+
+    pre: Callable[..., Any] | None
+    act: Callable[..., Any] | None
+    post: Callable[..., Any] | None
+
+
+class Typed(Generic[T]):
+    """A type of a contract: a model, or a native type in a model with one field, `value`.
+
+    Raises:
+        UsageError: If pydantic does not know it.
+    """
+
+    def __init__(self, annotation: Any) -> None:
+        self.name = name_of(annotation)
+        self._native = not (isinstance(annotation, type) and issubclass(annotation, BaseModel))
+        self._checks: TypeAdapter[T] = Schema(annotation).adapter
+        model = create_model(self.name, value=(annotation, ...)) if self._native else annotation
+        self.schema: Schema[BaseModel] = Schema(model)
+
+    def complaint(self, value: Any) -> str | None:
+        """Why a value is not of the type; `None` if it is."""
+        if not self._native and not isinstance(value, self.schema.type):
+            return f"it is of type {name_of(type(value))}"
+        try:
+            self._checks.validate_python(value, strict=True)
+        except ValidationError as error:
+            return complaint_of(error, "$")
+        except Exception as error:  # a validator of the type's own
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def value_of(self, instance: BaseModel) -> T:
+        """An instance of the model as the user sees it."""
+        value: T = instance.value if self._native else instance  # type: ignore[attr-defined, assignment]
+        return value
+
+
+class RetryParams(TypedDict, total=False):
+    """How remedies are tried; what is left out is as in `DEFAULT_RETRY_PARAMS`.
+
+    Attributes:
+        tries: Remedies at most, after the first answer.
+        delay: Seconds before the first one.
+        max_delay: Seconds at most.
+        jitter: Part of `delay` by which a pause is longer at most, drawn at random.
+        backoff: By how much each pause is longer than the one before.
+        graceful: Keep the exception of a contract that failed to yourself, and let `forward`
+            return what it likes.
+    """
+
+    tries: int
+    delay: float
+    max_delay: float
+    jitter: float
+    backoff: float
+    graceful: bool
+
+
+DEFAULT_RETRY_PARAMS: RetryParams = {
+    "tries": 5,
+    "delay": 0.5,
+    "max_delay": 15.0,
+    "jitter": 0.1,
+    "backoff": 2.0,
+    "graceful": False,
+}
+
+
+class Contract:
+    """What `contract` makes of a class: its stages, their types, and how remedies are tried."""
+
+    def __init__(
+        self,
+        cls: type[Any],
+        *,
+        pre_remedy: bool,
+        post_remedy: bool,
+        accumulate_errors: bool,
+        verbose: bool,
+        params: RetryParams,
+        backend: Backend | str | None,
+    ) -> None:
+        if not hasattr(cls, "prompt"):
+            message = f"{cls.__name__} needs a prompt: a property that says what the model is to do"
+            raise UsageError(message)
+        self._cls = cls
+        self._terms: dict[str, Any] = {
+            "pre_remedy": pre_remedy,
+            "post_remedy": post_remedy,
+            "accumulate_errors": accumulate_errors,
+            "verbose": verbose,
+            "params": params,
+            "backend": backend,
+        }
+        self.pre_remedy = pre_remedy
+        self.post_remedy = post_remedy
+        self.accumulate_errors = accumulate_errors
+        self.verbose = verbose
+        self.params = params
+        self._backend = backend
+        self._made_backend: Backend | None = None
+        self.forward = cls.forward
+        for name in ("pre", "act", "post", "forward"):
+            if isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
+                message = f"{cls.__name__}.{name} must be a plain method, with self"
+                raise UsageError(message)
+        self.parameter, input_type, output_type = _types_of(cls.forward, cls)
+        self.input: Typed[Any] = Typed(input_type)
+        self.output: Typed[Any] = Typed(output_type)
+        self.stages = Stages(
+            pre=getattr(cls, "pre", None),
+            act=getattr(cls, "act", None),
+            post=getattr(cls, "post", None),
+        )
+        self.act_output: Typed[Any] | None = None
+        if self.stages.act is not None:
+            self.act_output = Typed(_types_of(self.stages.act, cls)[2])
+
+    def of(self, cls: type[Any]) -> Contract:
+        """The contract of a class that inherits from the contracted one: the same terms."""
+        if cls is self._cls:
+            return self
+        if "_contract" not in vars(cls):
+            cls._contract = Contract(cls, **self._terms)
+        inherited: Contract = cls._contract
+        return inherited
+
+    def backend_for(self, owner: Owner) -> Backend:
+        """Who speaks for an instance."""
+        if owner.backend is not None:
+            return as_backend(owner.backend)
+        if self._made_backend is None:
+            self._made_backend = as_backend(self._backend)
+        return self._made_backend
+
+    def _known(self, others: dict[str, Any]) -> dict[str, Any]:
+        """The other arguments, if `act` or `forward` takes each of them."""
+        takers = [self.forward] + ([self.stages.act] if self.stages.act else [])
+        for name in others:
+            if not any(_takes(method, name) for method in takers):
+                message = f"neither act nor forward takes an argument {name!r}"
+                raise UsageError(message)
+        return others
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The input, wherever it was given, and the other arguments."""
+        if len(args) > 1:
+            message = f"a contract takes one input, and other arguments by name, not {len(args)}"
+            raise UsageError(message)
+        if args:
+            if self.parameter in kwargs:
+                message = f"the input was given twice, by position and as {self.parameter!r}"
+                raise UsageError(message)
+            return args[0], self._known(kwargs)
+        for name in (self.parameter, "input"):
+            if name in kwargs:
+                return kwargs.pop(name), self._known(kwargs)
+        message = f"there is no input: give it first, or as {self.parameter}= or input="
+        raise UsageError(message)
+
+
+def _takes(method: Callable[..., Any], name: str) -> bool:
+    parameters = inspect.signature(method).parameters
+    return name in parameters or any(
+        known.kind is inspect.Parameter.VAR_KEYWORD for known in parameters.values()
+    )
+
+
+def _types_of(method: Callable[..., Any], cls: type) -> tuple[str, Any, Any]:
+    """The name of a method's first parameter, its type, and the type that it returns."""
+    where = f"{cls.__name__}.{method.__name__}"
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    if not parameters or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
+        message = f"{where} needs a parameter for the input, after self"
+        raise UsageError(message)
+    try:
+        hints = get_type_hints(method, include_extras=True)
+    except NameError as error:
+        message = f"{where} has a type that is not known here: {error}"
+        raise UsageError(message) from None
+    name = parameters[0].name
+    for missing in {name, "return"} - set(hints):
+        what = "a return type" if missing == "return" else f"a type for {missing!r}"
+        message = f"{where} needs {what}: it says what the model is asked for"
+        raise UsageError(message)
+    return name, hints[name], hints["return"]

@@ -1,0 +1,3 @@
+from .pipeline import Pipeline as Pipeline
+from .repair import Repair as Repair
+from .run import Run as Run

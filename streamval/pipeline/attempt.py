@@ -1,0 +1,312 @@
+"""One attempt: a generation, judged while it is written, as one chain of operators."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from reactivex import Observable
+from reactivex.disposable import SerialDisposable
+
+from streamval import bridge
+from streamval.aio.tasks import side_by_side
+from streamval.backends.base import Delta, said_in
+from streamval.chunkers.base import Chunker, Resumable, not_sound, not_text
+from streamval.chunkers.chunking import start_chunker
+from streamval.events import (
+    FullValidationEvent,
+    QuickCheckEvent,
+    StreamingDoneEvent,
+    TokenEvent,
+)
+from streamval.operators.chunk import chunk
+from streamval.operators.release import release
+from streamval.operators.validate import validate
+from streamval.requirements.schema import MatchesSchema
+from streamval.requirements.whole import judge_whole
+from streamval.types.context import Context
+from streamval.types.results import Failure, Usage, ValidationResult
+from streamval.types.transcript import Transcript
+from streamval.validation.verdicts import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.pipeline.emitter import Emitter
+    from streamval.pipeline.settings import Settings
+    from streamval.requirements.base import Requirement
+    from streamval.types.chunks import Chunk
+    from streamval.validation.checkpoints import Checkpoints
+
+T = TypeVar("T")
+
+
+class Attempt:
+    """One generation of a pipeline, from the request to the final validation.
+
+    Args:
+        settings: Who speaks and who judges.
+        request: What the backend is asked.
+        emitter: Publishes events.
+        index: Index of the first chunk, where the attempt continues an earlier one.
+        checkpoints: Where the lanes keep what they have judged, if a repair may continue.
+
+    Attributes:
+        failures: The requirements that failed, and why.
+        validations: The final validations, if it came that far.
+        ended_naturally: Whether the model came to its end.
+        may_continue: After a failure, whether a repair may go on from the last released chunk.
+        released_to: Offset in the text up to which chunks have been released; kept up to date only
+            where there are checkpoints, and so for the next two.
+        next_index: Index of the chunk after those.
+        standing_tokens: How many tokens those chunks are.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        request: GenerationRequest,
+        emitter: Emitter,
+        *,
+        index: int = 0,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        self.request = request
+        self.failures: tuple[Failure, ...] = ()
+        self.validations: tuple[ValidationResult, ...] = ()
+        self.ended_naturally = False
+        self.may_continue = False
+        self.released_to = len(request.prefix or "")
+        self.next_index = index
+        self.standing_tokens = 0
+        self._settings = settings
+        self._emitter: Emitter | None = emitter
+        self._kind: type[str | bytes] = type(settings.nothing)
+        self._index = index
+        self._checkpoints = checkpoints
+        self._judges: tuple[Requirement, ...] = ()
+        self._raw: Transcript[Any] = Transcript(request.prefix or settings.nothing)
+        self._length = self.released_to
+        self._tokens = 0
+        self._reported: Usage | None = None
+        self._token_ends: deque[int] | None = None if checkpoints is None else deque()
+
+    def chunks(self) -> Observable[Chunk]:
+        """The whole way from the backend's deltas to the chunks that may be delivered."""
+        settings, request = self._settings, self.request
+        ctx = Context(request.messages)
+        deltas: Observable[str] = bridge.from_async_iterable(
+            lambda: settings.backend.stream(request),
+            read=self._reader(),
+            stall_timeout=settings.stall_timeout,
+        )
+        texts: Observable[str] = deltas.pipe(*settings.delta_operators)
+        checks = texts.pipe(
+            chunk(self._recorded_chunker, index=self._index, start=len(request.prefix or "")),
+            validate(
+                settings.requirements,
+                backend=settings.validation_backend,
+                ctx=ctx,
+                max_pending_chunks=settings.max_pending_chunks,
+                chunking=settings.chunking,
+                index=self._index,
+                start=len(request.prefix or ""),
+                checkpoints=self._checkpoints,
+                on_start=self._on_start,
+            ),
+            tap(self._on_check, then=lambda: self._final_check(ctx)),
+        )
+        released = checks.pipe(release())
+        if self._checkpoints is not None:  # a repair may go on from here
+            released = released.pipe(tap(self._on_release))
+        chunks: Observable[Chunk] = released.pipe(*settings.chunk_operators)
+        return chunks
+
+    @property
+    def text(self) -> Any:
+        """All that the model has written, and what it continued: text, or bytes of sound."""
+        return self._raw.getvalue()
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far: as the backend reports them, else the number of deltas."""
+        if self._reported is not None:
+            return self._reported
+        return Usage(completion_tokens=self._tokens)
+
+    @property
+    def schema_judge(self) -> MatchesSchema | None:
+        """The clone that judges by the pipeline's `format`, the last one; `None` without one."""
+        judge = self._judges[-1] if self._settings.schema is not None and self._judges else None
+        return judge if isinstance(judge, MatchesSchema) else None
+
+    def ended(self) -> None:
+        """The attempt is over. Its results are kept, so it must not keep the run in turn."""
+        self._emitter = None
+
+    # The steps of the chain
+
+    def _reader(self) -> Callable[[Any], Any]:
+        """From a delta to its text, or `None`. Counts tokens, and notes what the backend reports."""
+        kind, emitter = self._kind, self._emitter if self._settings.emit_tokens else None
+
+        def read(delta: Any) -> Any:
+            text = delta if type(delta) is kind else self._said_in(delta)
+            if not text:
+                return None
+            self._tokens += 1
+            if emitter is not None and isinstance(text, str):
+                emitter.emit(TokenEvent, text=text)
+            return text
+
+        return read
+
+    def _said_in(self, delta: object) -> Any:
+        if isinstance(delta, Delta) and delta.usage is not None:
+            self._reported = delta.usage
+        said = said_in(delta)
+        return self._of_kind(said) if said != "" else said  # a delta that only reports
+
+    def _of_kind(self, said: Any) -> Any:
+        """What was said, if it is of the pipeline's kind."""
+        if not isinstance(said, self._kind):
+            raise not_text(said) if self._kind is str else not_sound(said)
+        return said
+
+    def _recorded_chunker(self) -> Chunker:
+        """The chunker, with all that it gets recorded: a user's operators may have changed it."""
+        chunker = start_chunker(self._settings.chunking)
+        if self.request.prefix and isinstance(chunker, Resumable):
+            chunker.resume(self.request.prefix)
+        kind, write, feed = self._kind, self._raw.write, chunker.feed
+        ends = self._token_ends
+
+        def record(text: Any) -> list[Chunk]:
+            write(text if type(text) is kind else self._of_kind(text))
+            if ends is not None:
+                self._length += len(text)
+                ends.append(self._length)
+            return feed(text)
+
+        return _Recorded(record, chunker.flush)
+
+    def _on_start(self, judges: tuple[Requirement, ...]) -> None:
+        self._judges = judges
+
+    def _on_check(self, check: Check) -> None:
+        """Emit a check, and note which requirements failed."""
+        self._raw.compact()
+        if check.chunk is None or not self._judges:
+            return
+        if self._emitter is not None and self._emitter.listening:
+            self._emitter.emit(
+                QuickCheckEvent,
+                chunk_index=check.chunk.index,
+                passed=check.success != "fail",
+                verdict=check.success,
+                results=check.results,
+            )
+        if check.success == "fail":
+            self.failures = tuple(
+                Failure(judge.name, result.reason, check.chunk.index, lane, judge.check_only)
+                for lane, (judge, result) in enumerate(
+                    zip(self._judges, check.results, strict=True)
+                )
+                if result is not None and result.success == "fail"
+            )
+            # A failed tail has no text: all before it was released, and nothing is left to redo.
+            self.may_continue = bool(check.chunk.text) and all(
+                self._judges[failure.lane or 0].resumable for failure in self.failures
+            )
+
+    def _on_release(self, chunk: Chunk) -> None:
+        """A chunk stands: a repair continues behind it."""
+        checkpoints, ends = self._checkpoints, self._token_ends
+        assert checkpoints is not None
+        self.released_to, self.next_index = chunk.end, chunk.index + 1
+        while ends and ends[0] <= chunk.end:
+            ends.popleft()
+            self.standing_tokens += 1
+        checkpoints.delivered(chunk.index)
+
+    def _final_check(self, ctx: Context) -> Observable[Check] | None:
+        """After a natural end: the check of the whole output. After a failure: nothing."""
+        if self.failures:
+            return None
+        return bridge.from_coroutine(lambda: self._judge_whole(ctx))
+
+    async def _judge_whole(self, ctx: Context) -> Check:
+        """Every requirement judges the whole output, beside the others."""
+        self.ended_naturally = True
+        text, emitter = self.text, self._emitter
+        assert emitter is not None
+        emitter.emit(StreamingDoneEvent, full_text=text if isinstance(text, str) else "")
+        if self._judges:
+            whole = ctx.with_output(text)
+            backend = self._settings.validation_backend
+            self.validations = tuple(
+                await side_by_side(*(judge_whole(j, backend, whole) for j in self._judges))
+            )
+            self.failures = tuple(
+                Failure(judge.name, _why(result), None, lane, judge.check_only)
+                for lane, (judge, result) in enumerate(
+                    zip(self._judges, self.validations, strict=True)
+                )
+                if not result
+            )
+            emitter.emit(FullValidationEvent, passed=not self.failures, results=self.validations)
+        return Check(None, "fail" if self.failures else "pass")
+
+
+class _Recorded(NamedTuple):
+    """A chunker of two functions."""
+
+    feed: Callable[[str], list[Chunk]]
+    flush: Callable[[], list[Chunk]]
+
+
+def tap(
+    look: Callable[[T], None], *, then: Callable[[], Observable[T] | None] | None = None
+) -> Callable[[Observable[T]], Observable[T]]:
+    """An operator: look at each item before it goes on; after the last one, go on with `then`.
+
+    `ops.do_action` and `ops.concat` do the same. But `concat` leaves all that it is made of to the
+    garbage collector.
+    """
+
+    def operator(source: Observable[T]) -> Observable[T]:
+        def subscribe(
+            observer: ObserverBase[T], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            current, forward = SerialDisposable(), observer.on_next
+
+            def on_next(item: T) -> None:
+                look(item)
+                forward(item)
+
+            def on_completed() -> None:
+                following = None if then is None else then()
+                if following is None:
+                    observer.on_completed()
+                else:
+                    current.disposable = following.subscribe(
+                        on_next, observer.on_error, observer.on_completed, scheduler=scheduler
+                    )
+
+            current.disposable = source.subscribe(
+                on_next, observer.on_error, on_completed, scheduler=scheduler
+            )
+            return current
+
+        return Observable(subscribe)
+
+    return operator
+
+
+def _why(result: ValidationResult) -> str | None:
+    if result.reason and result.error:
+        return f"{result.reason} ({result.error})"
+    return result.reason or result.error

@@ -1,0 +1,93 @@
+"""What a run has delivered: text or sound, and for a `format` the values in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streamval.errors import DeltaTypeError
+from streamval.structured.values import ValueReader
+from streamval.types.transcript import Transcript
+
+if TYPE_CHECKING:
+    from streamval.requirements.schema import MatchesSchema
+    from streamval.structured.schema import Schema
+    from streamval.types.chunks import Chunk
+
+
+class Delivered:
+    """The output that stands so far.
+
+    Args:
+        nothing: No text, or no bytes.
+        schema: What the output is to become an instance of, if anything.
+        rewritten: Whether a user's operators may have changed the chunks.
+
+    Attributes:
+        chunks: How many chunks it has.
+    """
+
+    def __init__(
+        self, nothing: str | bytes, schema: Schema[Any] | None, *, rewritten: bool = False
+    ) -> None:
+        self._nothing = nothing
+        self._rewritten = rewritten
+        self._kind = type(nothing)
+        self._schema = schema
+        self.clear()
+
+    def clear(self) -> None:
+        """Nothing stands."""
+        self.chunks = 0
+        self._raw: Transcript[Any] = Transcript(self._nothing)
+        self._values = None if self._schema is None else ValueReader(self._schema.root)
+
+    def add(self, chunk: Chunk) -> None:
+        """A chunk is delivered.
+
+        Raises:
+            DeltaTypeError: If an operator has made something else of its text.
+        """
+        if type(chunk.text) is not self._kind:
+            message = (
+                f"chunk_operators gave a chunk whose text is {type(chunk.text).__name__}; it must "
+                f"stay {self._kind.__name__}"
+            )
+            raise DeltaTypeError(message)
+        self.chunks += 1
+        raw = self._raw
+        if chunk.separator:
+            raw.write(chunk.separator)
+        raw.write(chunk.text)
+        raw.compact()
+
+    def values(self, chunk: Chunk) -> list[tuple[str, Any]]:
+        """Paths and values that a chunk has completed."""
+        if self._values is None:
+            return []
+        reading = None if self._rewritten else getattr(chunk, "reading", None)
+        if reading is not None:
+            return self._values.take(reading.events)
+        return self._values.feed(chunk.separator + chunk.text)
+
+    @property
+    def raw(self) -> str | bytes:
+        """All of it."""
+        raw: str | bytes = self._raw.getvalue()
+        return raw
+
+    @property
+    def text(self) -> str:
+        """All of it, if it is text."""
+        return self.raw if isinstance(self.raw, str) else ""
+
+    def parsed(self, judge: MatchesSchema | None) -> Any:
+        """The instance that it is, or `None`.
+
+        Args:
+            judge: Who judged the output by the schema, and may have made the instance.
+        """
+        if self._schema is None:
+            return None
+        if judge is None or self._rewritten:
+            return self._schema.parse_or_none(self.text)
+        return judge.instance_in(self.text)

@@ -1,0 +1,284 @@
+"""`Pipeline`: who speaks, who judges, how the stream is cut, and what follows a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from aiostream import stream
+
+from streamval import bridge
+from streamval.backends.base import STALL_TIMEOUT, as_messages
+from streamval.backends.default import as_backend
+from streamval.chunkers.chunking import Chunking, check_chunking, takes_audio
+from streamval.chunkers.json import JSONDeltaChunker
+from streamval.errors import UsageError
+from streamval.pipeline.one_loop import OneLoop
+from streamval.pipeline.repair import Repair
+from streamval.pipeline.run import Run
+from streamval.pipeline.settings import Settings
+from streamval.requirements.base import as_requirements
+from streamval.requirements.schema import matches
+from streamval.validation.options import MAX_PENDING_CHUNKS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
+
+    from aiostream import Stream
+    from reactivex import Observable
+
+    from streamval.backends.base import Backend, GenerationRequest, Prompt
+    from streamval.events import BaseEvent
+    from streamval.requirements.base import Requirement
+    from streamval.structured.schema import Schema
+    from streamval.types.chunks import Chunk
+    from streamval.types.results import StreamResult
+
+P = TypeVar("P", bound="Prompt")
+
+
+class Pipeline:
+    """Judges a model's output while it is being written.
+
+        deltas ─ chunk ─┬─ lane: requirement 1 ─┐
+                        ├─ lane: requirement 2 ─┼─ merge_tri_state ─ release ─ events
+                        └─ lane: requirement n ─┘
+           ▲                    │ fail
+           └──── cancel ◀───────┘
+
+    A pipeline holds no state of a run: start as many as you like, one after the other or at once,
+    on one event loop at a time.
+
+    Args:
+        backend: Who speaks: a `Backend`, or a LiteLLM model name. `None` for `$STREAMVAL_MODEL`,
+            else the embedded model (`LocalBackend`).
+        requirements: Who judges: `Requirement` objects, and plain strings for a model to judge.
+        chunking: How the stream is cut; see `streamval.operators.chunk`.
+        retry: What follows a failure. `None` for one attempt.
+        max_pending_chunks: With so many chunks waiting for verdicts, the backend is not read.
+        emit_tokens: Send a `TokenEvent` for each raw delta, before any check.
+        stall_timeout: Seconds without a delta before the run ends with an error; `None` for
+            never.
+        delta_operators: Your operators on the raw stream, before it is cut.
+        chunk_operators: Your operators on chunks, after they are released: a `rewrite`, say.
+        validation_backend: Whom requirements ask, if not `backend`.
+        options: For each generation: `temperature`, `seed`, `max_tokens` and what else the
+            backend knows, over the backend's own.
+        format: A pydantic model, or any type that pydantic knows, that the output is to be an
+            instance of. The backend is asked for its schema where it can do that; it is checked
+            anyway, by one more requirement (`requirements.matches`), the last one. Each value
+            is emitted as a `PartialObjectEvent` when it completes. The result has the instance as
+            `parsed`.
+            JSON has no sentences: with a format, ``chunking="sentence"`` makes each delta a chunk,
+            so that a wrong value is noticed at once.
+
+    Raises:
+        UsageError: If an argument cannot work. Nothing has been started then.
+
+    Example:
+        >>> import asyncio
+        >>> from streamval import ScriptedBackend, stream_check
+        >>> calm = stream_check(lambda text: (text[-1] != "!", "it shouts"), "stay calm")
+        >>> pipeline = Pipeline(ScriptedBackend("Good. Help! More."), requirements=[calm])
+        >>> result = asyncio.run(pipeline.run("How are things?"))
+        >>> result.success, result.text, str(result.failures[0])
+        (False, 'Good.', 'stay calm: it shouts')
+    """
+
+    def __init__(
+        self,
+        backend: Backend | str | None = None,
+        *,
+        requirements: Sequence[Requirement | str] | None = None,
+        chunking: Chunking = "sentence",
+        retry: Repair | None = None,
+        max_pending_chunks: int = MAX_PENDING_CHUNKS,
+        emit_tokens: bool = False,
+        stall_timeout: float | None = STALL_TIMEOUT,
+        delta_operators: Sequence[Callable[[Observable[str]], Observable[str]]] = (),
+        chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
+        validation_backend: Backend | str | None = None,
+        options: Mapping[str, Any] | None = None,
+        format: type[Any] | None = None,
+    ) -> None:
+        _check(retry, max_pending_chunks, stall_timeout)
+        if retry is not None and retry.requirements is not None:
+            requirements = retry.requirements
+        judges = as_requirements(requirements)
+        schema: Schema[Any] | None = None
+        if format is not None:
+            matching = matches(format)
+            schema = matching.schema
+            judges += (matching,)
+            if chunking in ("sentence", None):  # JSON has no sentences
+                chunking = None if schema.is_scalar else JSONDeltaChunker(root=schema.root)
+        nothing = b"" if takes_audio(check_chunking(chunking)) else ""
+        for judge in judges:
+            if judge.judges not in (None, type(nothing)):
+                raise _of_the_other_kind(judge)
+        speaker = as_backend(backend)
+        self._settings = Settings(
+            backend=speaker,
+            validation_backend=(
+                speaker if validation_backend is None else as_backend(validation_backend)
+            ),
+            requirements=judges,
+            chunking=chunking,
+            nothing=nothing,
+            schema=schema,
+            retry=retry,
+            options=MappingProxyType(dict(options or {})),
+            max_pending_chunks=max_pending_chunks,
+            stall_timeout=stall_timeout,
+            emit_tokens=emit_tokens,
+            delta_operators=_operators("delta_operators", delta_operators),
+            chunk_operators=_operators("chunk_operators", chunk_operators),
+        )
+        if retry is not None and retry.mode == "continue" and not speaker.supports_prefix:
+            message = (
+                f"{speaker!r} cannot continue a prefix; use Repair(mode='restart'), or leave "
+                "the mode out to continue only where the backend can"
+            )
+            raise UsageError(message)
+        self._loop = OneLoop()
+
+    @property
+    def backend(self) -> Backend:
+        """Who speaks."""
+        return self._settings.backend
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """Who judges: the originals, which no run touches."""
+        return self._settings.requirements
+
+    def start(self, prompt: Prompt, **options: Any) -> Run:
+        """A run, not started yet: drive it with ``async for`` or ``await``.
+
+        Args:
+            prompt: A text, or a list of messages.
+            **options: For this generation, over the pipeline's.
+
+        Returns:
+            The run.
+
+        Raises:
+            UsageError: If `prompt` is no prompt.
+        """
+        settings = self._settings
+        request = settings.backend.request(prompt, **{**settings.options, **options})
+        return self.start_request(request)
+
+    def start_request(self, request: GenerationRequest) -> Run:
+        """A run of a whole request, as backends get it, not started yet.
+
+        Args:
+            request: What the backend is asked. Its `format` gives way to the pipeline's.
+
+        Returns:
+            The run.
+        """
+        schema = self._settings.schema
+        if schema is not None:
+            request = replace(request, format=schema.type)
+        return Run(self._settings, request, self._loop)
+
+    async def run(self, prompt: Prompt, **options: Any) -> StreamResult:
+        """Generate, judge and repair to the end.
+
+        Args:
+            prompt: A text, or a list of messages.
+            **options: For this generation, over the pipeline's.
+
+        Returns:
+            The result. A failed requirement is in it, not an exception.
+
+        Raises:
+            Exception: What a broken backend, chunker or validator raises.
+        """
+        return await self.start(prompt, **options)
+
+    def observe(self, prompt: Prompt, **options: Any) -> Observable[BaseEvent]:
+        """The events as a cold observable: each subscription is a run.
+
+        Disposing cancels the run. An exception that ends it arrives at `on_error`, after its
+        `ErrorEvent` and `CompletedEvent`.
+        """
+        as_messages(prompt)
+        return bridge.from_async_iterable(lambda: self.start(prompt, **options))
+
+    async def map(
+        self,
+        prompts: Iterable[P] | AsyncIterable[P],
+        *,
+        task_limit: int = 8,
+        ordered: bool = True,
+    ) -> AsyncGenerator[tuple[P, StreamResult]]:
+        """Run many prompts, several at a time.
+
+        Args:
+            prompts: The prompts; read only as fast as runs become free.
+            task_limit: How many run at once.
+            ordered: Yield results in the order of the prompts, else as they come.
+
+        Yields:
+            Each prompt with its result.
+
+        Raises:
+            UsageError: If `task_limit` is below 1.
+            Exception: What a run raises; the other runs are cancelled then.
+        """
+        if task_limit < 1:
+            message = f"task_limit must be at least 1, not {task_limit}"
+            raise UsageError(message)
+
+        async def one(prompt: P, *_: P) -> tuple[P, StreamResult]:
+            return prompt, await self.run(prompt)
+
+        me = asyncio.current_task()
+        cancelled_before = me.cancelling() if me else 0
+        asked: Stream[P] = stream.iterate(prompts)
+        results: Stream[tuple[P, StreamResult]] = stream.map(
+            asked,
+            one,
+            ordered=ordered,
+            task_limit=task_limit,
+        )
+        async with results.stream() as streamer:
+            async for result in streamer:
+                yield result
+        # aiostream can swallow a cancellation that arrives while it cleans up.
+        if me is not None and me.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.backend!r}, requirements={list(self.requirements)!r})"
+
+
+def _of_the_other_kind(requirement: Requirement) -> UsageError:
+    kinds = ("text", "sound") if requirement.judges is str else ("sound", "text")
+    return UsageError(
+        f"{requirement.name!r} judges {kinds[0]}, and the pipeline is one of {kinds[1]} "
+        "(its chunking says which)"
+    )
+
+
+def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
+    if callable(given) or not all(callable(operator) for operator in given):
+        message = f"{name} must be a list of operators (functions from observable to observable)"
+        raise UsageError(message)
+    return tuple(given)
+
+
+def _check(retry: object, max_pending_chunks: object, stall_timeout: float | None) -> None:
+    if retry is not None and not isinstance(retry, Repair):
+        message = f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"
+        raise UsageError(message)
+    if not isinstance(max_pending_chunks, int) or max_pending_chunks < 1:
+        message = f"max_pending_chunks must be at least 1, not {max_pending_chunks!r}"
+        raise UsageError(message)
+    if stall_timeout is not None and stall_timeout <= 0:
+        message = f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}"
+        raise UsageError(message)

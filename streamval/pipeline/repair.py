@@ -1,0 +1,165 @@
+"""`Repair`: what follows a failed attempt: how many more, from where, and with which prompt."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from streamval.errors import UsageError
+from streamval.types.context import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.requirements.base import Requirement
+    from streamval.types.results import Failure
+
+Mode: TypeAlias = Literal["continue", "restart"]
+Template: TypeAlias = "str | Callable[[str, Sequence[Failure]], str]"
+
+TEMPLATE = """\
+(An earlier answer was rejected. It has to meet these requirements:
+{failures})
+
+{prompt}"""
+"""The prompt of a new attempt. The original prompt stays last, so that a base model, which only
+continues text, goes on from it."""
+
+RAISED_TEMPERATURE = 0.7
+"""What a temperature of 0 becomes: at 0 most models would write the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Try again after a failure.
+
+    Args:
+        loop_budget: Attempts in all, the first included.
+        mode: `"continue"` keeps the delivered chunks, hands them to the backend as a prefix and
+            generates only what follows; requirements resume from their state after the last kept
+            chunk. `"restart"` begins anew. `None`: continue where the backend can. A failed final
+            validation always restarts, as there is no chunk to blame.
+        template: The prompt of a new attempt: a string with ``{prompt}`` and ``{failures}`` (a
+            line each), or a function of the prompt and the failures.
+        requirements: Judge by these, in place of those given with the pipeline or instruction.
+
+    Raises:
+        UsageError: If an argument cannot work.
+
+    Example:
+        >>> Repair(loop_budget=3, mode="restart")
+        Repair(loop_budget=3, mode='restart')
+    """
+
+    loop_budget: int = 2
+    mode: Mode | None = None
+    template: Template | None = None
+    requirements: Sequence[Requirement | str] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.loop_budget, int) or self.loop_budget < 1:
+            message = f"loop_budget counts attempts in all and must be at least 1, not {self.loop_budget!r}"
+            raise UsageError(message)
+        if self.mode not in (None, "continue", "restart"):
+            message = f"mode must be 'continue', 'restart' or None, not {self.mode!r}"
+            raise UsageError(message)
+        if isinstance(self.template, str) and "{prompt}" not in self.template:
+            message = "the template must contain {prompt}, and should contain {failures}"
+            raise UsageError(message)
+
+    def __repr__(self) -> str:
+        template = "" if self.template is None else f", template={self.template!r}"
+        return f"Repair(loop_budget={self.loop_budget}, mode={self.mode!r}{template})"
+
+    def continues(self, *, supports_prefix: bool) -> bool:
+        """Whether a failure in mid-stream continues from the last good chunk."""
+        return supports_prefix and self.mode != "restart"
+
+    def request(
+        self,
+        first: GenerationRequest,
+        last: GenerationRequest,
+        failures: Sequence[Failure],
+        *,
+        prefix: str | None = None,
+        kept_tokens: int = 0,
+        text: str = "",
+    ) -> GenerationRequest:
+        """The request for a new attempt.
+
+        Args:
+            first: What the first attempt was asked.
+            last: What the attempt that failed was asked.
+            failures: Why it was rejected.
+            prefix: What the output begins with already.
+            kept_tokens: How many tokens that is.
+            text: All that the attempt that failed wrote.
+
+        Returns:
+            The first request with `messages` of the new attempt, and other options: the seed is
+            one higher for each attempt, and a temperature of 0 is raised. A limit on tokens is
+            lowered by the tokens that are kept, as it limits the output and not an attempt.
+        """
+        attempt = last.attempt + 1
+        return replace(
+            first,
+            messages=self.messages(first, last, failures, text),
+            prefix=prefix or None,
+            options=_changed(first.options, attempt, kept_tokens),
+            attempt=attempt,
+        )
+
+    def messages(
+        self,
+        first: GenerationRequest,
+        last: GenerationRequest,
+        failures: Sequence[Failure],
+        text: str,
+    ) -> tuple[Message, ...]:
+        """The conversation of a new attempt: the first one, the failures in its last message.
+
+        Override it to ask in another way; the arguments are those of `request`.
+        """
+        del last, text
+        *turns, asked = first.messages
+        return (*turns, Message(asked.role, self.prompt(asked.content, failures)))
+
+    def pause(self, attempt: int) -> float:
+        """Seconds before an attempt (2 or later) begins: none, unless a subclass says so."""
+        del attempt
+        return 0.0
+
+    def prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
+        """The prompt with the failures, as the template has it."""
+        if callable(self.template):
+            return self.template(prompt, failures)
+        template = self.template or TEMPLATE
+        # Not str.format: a template may hold other braces, and so may what is filled in.
+        values = {"prompt": prompt, "failures": listed(failures)}
+        return re.sub(r"\{(prompt|failures)\}", lambda name: values[name[1]], template)
+
+
+def listed(failures: Sequence[Failure]) -> str:
+    """The failures, a line each, as a prompt may say them.
+
+    Example:
+        >>> from streamval import Failure
+        >>> print(listed([Failure("be brief", "12 words"), Failure("be kind")]))
+        - be brief: 12 words
+        - be kind
+    """
+    return "\n".join(f"- {failure.for_prompt()}" for failure in failures)
+
+
+def _changed(options: Mapping[str, Any], attempt: int, kept_tokens: int) -> dict[str, Any]:
+    changed = dict(options)
+    if isinstance(changed.get("seed"), int):
+        changed["seed"] += attempt - 1
+    if changed.get("temperature") == 0:
+        changed["temperature"] = RAISED_TEMPERATURE
+    for limit in ("max_tokens", "max_completion_tokens"):
+        if isinstance(changed.get(limit), int):
+            changed[limit] = max(changed[limit] - kept_tokens, 1)
+    return changed

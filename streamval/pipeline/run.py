@@ -1,0 +1,304 @@
+"""A run: the attempts of one prompt, the events they make, and those who drive and watch it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from aiostream import streamcontext
+from reactivex.disposable import Disposable
+
+from streamval.aio.gate import Gate
+from streamval.chunkers.chunking import describe_chunking
+from streamval.errors import RunError
+from streamval.events import (
+    ChunkEvent,
+    CompletedEvent,
+    ErrorEvent,
+    StartedEvent,
+)
+from streamval.pipeline.attempts import Attempts
+from streamval.pipeline.emitter import Emitter
+from streamval.pipeline.subscribers import Cancellation, Subscribers, as_observable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator
+    from types import TracebackType
+
+    from reactivex import Observable
+    from reactivex.abc import DisposableBase
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.events import BaseEvent
+    from streamval.pipeline.one_loop import OneLoop
+    from streamval.pipeline.settings import Settings
+    from streamval.pipeline.subscribers import Overflow, Sink
+    from streamval.requirements.base import Requirement
+    from streamval.types.chunks import Chunk
+    from streamval.types.results import StreamResult
+
+
+class Run:
+    """One prompt on its way through a pipeline. Made by `Pipeline.start`.
+
+    A run starts when it is first driven, by ``async for`` or ``await``. A subscriber that came
+    before that misses nothing; nothing is kept for those who come later. Leaving ``async with``,
+    or cancelling the task that drives the run, closes the backend before control returns. A plain
+    ``async for`` that is left with ``break`` closes it as soon as the loop runs again: Python
+    gives no iterator a way to wait there, so prefer ``async with``.
+
+    Example:
+        >>> import asyncio
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> async def main():
+        ...     async with Pipeline(ScriptedBackend("One. Two.")).start("Count.") as run:
+        ...         async for chunk in run.chunks():
+        ...             print(chunk.text)
+        >>> asyncio.run(main())
+        One.
+        Two.
+    """
+
+    def __init__(self, settings: Settings, request: GenerationRequest, loop: OneLoop) -> None:
+        self.run_id = secrets.token_hex(16)
+        self._settings = settings
+        self._loop = loop
+        self._gate = Gate()
+        self._subscribers = Subscribers(self._gate)
+        self._task: asyncio.Task[StreamResult] | None = None
+        self._begun = False
+        self._cancelling = False
+        self._completed = False
+        self._iterated = False
+        self._error: BaseException | None = None
+        self._emitter = Emitter(self._subscribers, self.run_id)
+        self._attempts = Attempts(settings, request, self._emitter, self._gate)
+
+    # Watching
+
+    def subscribe(self, sink: Sink, overflow: Overflow = "hold") -> DisposableBase:
+        """Call `sink` with each event.
+
+        Args:
+            sink: A function of an event, sync or async. One that raises is reported to the
+                loop's exception handler and hurts neither the run nor the others.
+            overflow: What happens when the mailbox of an async sink is full: `"hold"` pauses the
+                source, so that nothing is lost; `"drop"` drops the oldest event.
+
+        Returns:
+            Dispose of it to unsubscribe.
+
+        Raises:
+            UsageError: If `sink` is no function.
+            RunError: If the run is over.
+        """
+        if self._completed:
+            message = "the run is over; subscribe before it is driven"
+            raise RunError(message)
+        return Disposable(self._subscribers.add(sink, overflow))
+
+    @property
+    def events(self) -> Observable[BaseEvent]:
+        """The events as a hot observable: subscribing does not start the run."""
+        return as_observable(self.subscribe, lambda: self._error)
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """Who judges: the originals, which a run never touches."""
+        return self._settings.requirements
+
+    @property
+    def text(self) -> str:
+        """What has been delivered so far and still stands. Empty for sound."""
+        return self._attempts.delivered.text
+
+    @property
+    def audio(self) -> bytes | None:
+        """The sound that has been delivered so far and still stands. `None` for text."""
+        raw = self._attempts.delivered.raw
+        return raw if isinstance(raw, bytes) else None
+
+    # Driving
+
+    def __aiter__(self) -> AsyncIterator[BaseEvent]:
+        if self._iterated:
+            message = "a run can be iterated once; use subscribe() to watch it from two places"
+            raise RunError(message)
+        self._iterated = True
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncGenerator[BaseEvent]:
+        inbox = self._subscribers.inbox()
+        task = self._started()
+        task.add_done_callback(lambda _: inbox.close())
+        try:
+            async for event in inbox:
+                yield event
+            await self._ended(task)
+        finally:
+            await self.aclose()
+
+    async def chunks(self) -> AsyncGenerator[Chunk]:
+        """The delivered chunks: drives the run, as ``async for`` over its events does.
+
+        With a repair that restarts, chunks of a rejected attempt have been yielded before. Watch
+        for `RetryEvent` in the events to take them back.
+        """
+        async with streamcontext(self) as events:
+            async for event in events:
+                if isinstance(event, ChunkEvent):
+                    yield event.chunk()
+
+    def __await__(self) -> Generator[Any, None, StreamResult]:
+        return self._ended(self._started()).__await__()
+
+    def cancel(self) -> Cancellation:
+        """Stop generating. The run completes with `success` false.
+
+        May be called from a subscriber, and from another thread. On the run's own loop it cancels
+        at once.
+
+        Returns:
+            Await it, on the run's loop, to wait until the backend is closed. A subscriber must
+            not, as the run waits for its subscribers.
+        """
+        loop = None if self._task is None else self._task.get_loop()
+        if loop is None or loop is _running_loop():
+            self._request_cancel()
+        else:
+            loop.call_soon_threadsafe(self._request_cancel)
+        return Cancellation(self._task)
+
+    async def aclose(self) -> None:
+        """Cancel what is left of the run and wait until the backend is closed.
+
+        Raises nothing of the run's: who leaves does not ask how it ends. An `ErrorEvent` says what
+        ended it.
+        """
+        self._request_cancel()
+        if self._task is not None and not self._task.done():
+            with suppress(Exception):
+                await self._ended(self._task)
+
+    async def __aenter__(self) -> Run:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def _started(self) -> asyncio.Task[StreamResult]:
+        loop = asyncio.get_running_loop()
+        if self._task is None:
+            self._loop.enter(loop)
+            self._task = loop.create_task(self._main())
+            self._task.add_done_callback(self._left)
+        elif self._task.get_loop() is not loop:
+            message = "a run belongs to the event loop that started it; start another one here"
+            raise RunError(message)
+        return self._task
+
+    def _request_cancel(self) -> None:
+        """Cancel what is left: the attempts, or the wait for slow subscribers after them."""
+        if self._completed:
+            self._subscribers.hurry()
+        elif not self._cancelling:
+            self._cancelling = self._attempts.cancelled = True
+            # In the run's own task an event has just been emitted, after which the run looks at
+            # the flag. Cancelling that task would interrupt what it awaits next.
+            if self._begun and self._task is not None and not self._is_current():
+                self._task.cancel()
+
+    def _is_current(self) -> bool:
+        """Whether this is called from the run's own task."""
+        return asyncio.current_task() is self._task
+
+    async def _ended(self, task: asyncio.Task[StreamResult]) -> StreamResult:
+        """Wait for the run. Cancelling the task that waits cancels the run, and waits for its end."""
+        if self._subscribers.handles(asyncio.current_task()):
+            message = "a subscriber cannot wait for the run, which waits for its subscribers"
+            raise RunError(message)
+        interrupted: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as cancelled:
+                interrupted = cancelled
+                self._request_cancel()
+        if interrupted is not None:
+            if not task.cancelled():
+                task.exception()  # retrieved: the cancellation goes first
+            raise interrupted
+        return task.result()
+
+    def _left(self, task: asyncio.Task[StreamResult]) -> None:
+        self._loop.leave()
+        if not self._completed:  # cancelled before it took its first step
+            self._complete(success=False)
+        if not task.cancelled():
+            task.exception()  # retrieved: perhaps an observable or a subscriber alone drives it
+
+    # Running
+
+    async def _main(self) -> StreamResult:
+        self._begun = True
+        success = False
+        interrupted: asyncio.CancelledError | None = None
+        settings = self._settings
+        try:
+            self._emitter.emit(
+                StartedEvent,
+                model=settings.backend.model,
+                requirements=tuple(r.name for r in settings.requirements),
+                chunking=describe_chunking(settings.chunking),
+            )
+            success = not self._cancelling and await self._attempts.run()
+        except asyncio.CancelledError as cancelled:
+            interrupted = cancelled
+        except BaseException as error:  # subscribers learn of it, then it is raised
+            self._fail(error)
+        self._complete(success=success)
+        if interrupted is not None or self._cancelling:
+            self._subscribers.hurry()
+        await self._subscribers.finish()
+        try:
+            if interrupted is not None and not self._cancelling:
+                raise interrupted
+            if self._error is not None:
+                raise self._error
+        finally:
+            interrupted = None  # its traceback holds this frame, and so the whole run
+        parsed = self._attempts.delivered.parsed(self._attempts.ledger.schema_judge)
+        return self._attempts.ledger.result(self._attempts.delivered.raw, parsed, success=success)
+
+    def _fail(self, error: BaseException) -> None:
+        """An exception ends the run: subscribers learn of it, and who drives the run gets it."""
+        self._error = error
+        with suppress(BaseException):  # of a subscriber: the first exception counts
+            self._emitter.emit(ErrorEvent, exception_type=type(error).__name__, detail=str(error))
+
+    def _complete(self, *, success: bool) -> None:
+        self._completed = True
+        try:
+            self._emitter.emit(
+                CompletedEvent,
+                success=success,
+                full_text=self.text,
+                attempts_used=len(self._attempts.ledger),
+                usage=self._attempts.ledger.usage(success=success),
+            )
+        except BaseException as error:  # of a subscriber, and no Exception
+            self._error = self._error or error
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

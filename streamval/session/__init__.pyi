@@ -1,0 +1,9 @@
+from .generative import generative as generative
+from .sampling import MultiTurnStrategy as MultiTurnStrategy
+from .sampling import RejectionSamplingStrategy as RejectionSamplingStrategy
+from .sampling import RepairTemplateStrategy as RepairTemplateStrategy
+from .sampling import SamplingResult as SamplingResult
+from .session import Session as Session
+from .session import start_session as start_session
+from .streaming import StreamChunkingResult as StreamChunkingResult
+from .streaming import stream_with_chunking as stream_with_chunking

@@ -1,0 +1,248 @@
+"""`@generative`: a function without a body, written by a model each time it is called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import warnings
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
+
+from pydantic import ValidationError, create_model
+from pydantic_core import to_json
+
+from streamval.aio.blocking import wait_for
+from streamval.errors import OutputTypeError, PreconditionException, UsageError
+from streamval.requirements.base import Requirement, as_requirements
+from streamval.requirements.whole import judge_all, judge_whole
+from streamval.session.sampling import RepairTemplateStrategy
+from streamval.session.session import Session
+from streamval.structured.schema import Schema
+from streamval.types.context import SimpleContext
+from streamval.types.results import ValidationResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from streamval.backends.base import Backend
+    from streamval.pipeline.repair import Repair
+    from streamval.types.context import Context
+
+R = TypeVar("R")
+
+_STRATEGY = RepairTemplateStrategy(loop_budget=2)
+
+_PROMPT = """\
+What does this Python function return, for these arguments?
+
+{signature}
+{doc}
+{arguments}
+
+Answer with {answer}.
+"""
+
+_ANSWER = 'a JSON object that has one field, "result"'
+
+
+def generative(function: Callable[..., R]) -> Generative[R]:
+    '''Make a typed function of a signature and a docstring.
+
+    Call it with a session and the function's own arguments by name. What it returns is an
+    instance of the annotated type (a `Literal`, a pydantic model, a list, a primitive), asked for
+    by schema and checked. An ``async def`` gives a function to be awaited.
+
+    Args:
+        function: Its signature, return type and docstring say what is wanted. Its body is not
+            run.
+
+    Raises:
+        UsageError: If it has no return type.
+
+    Example:
+        >>> from typing import Literal
+        >>> from streamval import ScriptedBackend, start_session
+        >>> @generative
+        ... def sentiment(text: str) -> Literal["positive", "negative"]:
+        ...     """Classify the sentiment of the text."""
+        >>> m = start_session(ScriptedBackend('{"result": "positive"}'))
+        >>> sentiment(m, text="I love this!")
+        'positive'
+    '''
+    return Generative(function)
+
+
+class Generative(Generic[R]):
+    """A generative function. Made by `generative`."""
+
+    def __init__(self, function: Callable[..., R]) -> None:
+        self.__name__ = getattr(function, "__name__", "a generative function")
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._signature = inspect.signature(function)
+        try:
+            returns = get_type_hints(function).get("return")
+        except NameError as error:
+            message = f"{self.__name__} has a type that is not known (yet): {error}"
+            raise UsageError(message) from None
+        if returns is None:
+            message = f"{self.__name__} needs a return type: it says what the model must produce"
+            raise UsageError(message)
+        taken = {"requirements", "precondition_requirements", "strategy", "model_options"}
+        if clash := taken & set(self._signature.parameters):
+            message = f"{self.__name__} cannot have a parameter called {min(clash)!r}"
+            raise UsageError(message)
+        self._returns = inspect.formatannotation(returns)
+        self._schema: Schema[BaseModel] = Schema(create_model("Response", result=(returns, ...)))
+
+    def __call__(
+        self,
+        m: Session,
+        /,
+        *,
+        requirements: Sequence[Requirement | str] | None = None,
+        precondition_requirements: Sequence[Requirement | str] | None = None,
+        strategy: Repair | None = _STRATEGY,
+        model_options: Mapping[str, Any] | None = None,
+        **arguments: Any,
+    ) -> Any:
+        """Call the function.
+
+        Args:
+            m: Who writes it.
+            requirements: Who judges the result: its text, or its JSON if it is no string. They
+                judge it at its end.
+            precondition_requirements: Who judges the arguments, before anything is generated: the
+                only argument's text, or all of them as a JSON object. They hold whether or not
+                there is a strategy.
+            strategy: What follows a failure; `None` for one attempt.
+            model_options: For the generation.
+            **arguments: The function's own.
+
+        Returns:
+            The result, or for an ``async def`` a coroutine of it. Where `requirements` were not
+            met within the budget, it is the best there was, with a warning.
+
+        Raises:
+            UsageError: If an argument is missing or unknown.
+            PreconditionException: If a precondition fails; its `validation` says why.
+            OutputTypeError: If what the model wrote never became the return type.
+        """
+        if not isinstance(m, Session):
+            message = f"call it with a session first: {self.__name__}(start_session(), …)"
+            raise UsageError(message)
+        try:
+            bound = self._signature.bind(**arguments)
+        except TypeError as error:
+            message = f"{self.__name__}{self._signature} cannot be called so: {error}"
+            raise UsageError(message) from None
+        bound.apply_defaults()
+
+        async def call() -> R:
+            await _check_preconditions(m.backend, precondition_requirements, bound.arguments)
+            return await self._generate(m, bound.arguments, requirements, strategy, model_options)
+
+        return call() if inspect.iscoroutinefunction(self._function) else wait_for(call)
+
+    async def _generate(
+        self,
+        m: Session,
+        arguments: Mapping[str, Any],
+        requirements: Sequence[Requirement | str] | None,
+        strategy: Repair | None,
+        model_options: Mapping[str, Any] | None,
+    ) -> R:
+        if strategy is not None and strategy.requirements is not None:
+            requirements, strategy = strategy.requirements, replace(strategy, requirements=None)
+        judges = [_OfResult(r, self._read) for r in as_requirements(requirements)]
+        samples = await m.ainstruct(
+            _PROMPT.format(
+                signature=f"def {self.__name__}{self._signature}:",
+                doc=f"    {json.dumps(inspect.getdoc(self._function) or self.__name__)}",
+                answer=_ANSWER,
+                arguments="\n".join(f"{n} = {_as_text(v)!r}" for n, v in arguments.items()),
+            ),
+            requirements=judges,
+            strategy=strategy,
+            format=self._schema.type,
+            model_options=model_options,
+            return_sampling_results=True,
+        )
+        try:
+            result = self._read(str(samples.result))
+        except ValidationError as error:
+            message = f"{self.__name__} got no {self._returns} out of the model: {error}"
+            raise OutputTypeError(message) from None
+        if not samples.success:
+            why = "; ".join(str(failure) for failure in samples.stream.failures)
+            warnings.warn(f"the result of {self.__name__} does not meet: {why}", stacklevel=2)
+        return result
+
+    def _read(self, text: str) -> R:
+        """The result in what the model wrote.
+
+        Raises:
+            ValidationError: If there is none of the right type.
+        """
+        response = self._schema.parse(text)
+        result: R = response.result  # type: ignore[attr-defined]
+        return result
+
+
+class _OfResult(Requirement):
+    """A requirement of the result, asked about it and not about the JSON around it."""
+
+    def __init__(self, inner: Requirement, read: Callable[[str], Any]) -> None:
+        super().__init__(inner.description, check_only=inner.check_only)
+        self._inner = inner
+        self._read = read
+
+    def __copy__(self) -> _OfResult:
+        return _OfResult(copy(self._inner), self._read)
+
+    async def validate(
+        self,
+        backend: Backend | None,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,
+        model_options: Mapping[str, Any] | None = None,
+    ) -> ValidationResult:
+        """Judge the result, once it is one."""
+        try:
+            result = self._read(str(ctx.last_output() or ""))
+        except ValidationError:
+            return ValidationResult(False, reason="there is no result to judge")
+        del format
+        return await judge_whole(
+            self._inner, backend, ctx.with_output(_as_text(result)), model_options=model_options
+        )
+
+
+async def _check_preconditions(
+    backend: Backend,
+    requirements: Sequence[Requirement | str] | None,
+    arguments: Mapping[str, Any],
+) -> None:
+    judges = as_requirements(requirements)
+    values = list(arguments.values())
+    ctx = SimpleContext().with_output(_as_text(values[0] if len(values) == 1 else dict(arguments)))
+    results = await judge_all(judges, backend, ctx)
+    failed = [(j, result) for j, result in zip(judges, results, strict=True) if not result]
+    if failed:
+        why = "; ".join(
+            f"{judge.name}: {result.reason or result.error}"
+            if result.reason or result.error
+            else judge.name
+            for judge, result in failed
+        )
+        raise PreconditionException(why, [result for _, result in failed])
+
+
+def _as_text(value: Any) -> str:
+    """A string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else to_json(value, fallback=repr).decode()

@@ -1,0 +1,287 @@
+"""`Session`: instruct, validate and repair, in a conversation that is remembered."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from streamval.aio.blocking import wait_for
+from streamval.backends.base import stall_timeout_of
+from streamval.backends.default import as_backend
+from streamval.errors import UsageError
+from streamval.events import CompletedEvent
+from streamval.pipeline.pipeline import Pipeline
+from streamval.requirements.base import Requirement, as_requirements
+from streamval.requirements.whole import judge_all
+from streamval.session.sampling import RejectionSamplingStrategy, SamplingResult, sampled
+from streamval.types.components import Instruction, fill_in, render
+from streamval.types.context import Message, SimpleContext
+from streamval.types.thunk import ModelOutputThunk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streamval.backends.base import Backend
+    from streamval.chunkers.chunking import Chunking
+    from streamval.events import BaseEvent
+    from streamval.pipeline.repair import Repair
+    from streamval.pipeline.run import Run
+    from streamval.types.context import Context
+    from streamval.types.results import ValidationResult
+
+_STRATEGY = RejectionSamplingStrategy(loop_budget=2)
+
+
+class Session:
+    """A backend and a conversation. Make one with `start_session`.
+
+    Each method exists twice: the sync one runs on an event loop in a thread of its own, so it
+    works in a script and in Jupyter alike; its async twin, with an `a` in front, on yours.
+
+    Every call remembers what was asked and answered in `ctx`, once it is over. Calls at the same
+    time each see the conversation as it was when they began; the last to end is remembered.
+
+    Attributes:
+        backend: Who speaks.
+        ctx: The conversation so far.
+
+    Example:
+        >>> from streamval import ScriptedBackend, start_session
+        >>> m = start_session(ScriptedBackend("Dear Ann, come at noon."))
+        >>> str(m.instruct("Write to {{name}}.", user_variables={"name": "Ann"}))
+        'Dear Ann, come at noon.'
+    """
+
+    def __init__(self, backend: Backend | str | None = None, ctx: Context | None = None) -> None:
+        self.backend = as_backend(backend)
+        self.ctx: Context = SimpleContext() if ctx is None else ctx
+
+    # Instruct
+
+    def stream_instruct(
+        self,
+        description: str,
+        *,
+        requirements: Sequence[Requirement | str] | None = None,
+        user_variables: Mapping[str, Any] | None = None,
+        strategy: Repair | None = _STRATEGY,
+        format: type[Any] | None = None,
+        model_options: Mapping[str, Any] | None = None,
+        chunking: Chunking = "sentence",
+        validation_backend: Backend | str | None = None,
+    ) -> Run:
+        """Give an instruction, and get the answer while it is written and judged.
+
+        Args:
+            description: The task. ``{{name}}`` is filled in from `user_variables`.
+            requirements: Who judges. Their descriptions go into the prompt, except of those that are
+                `check_only`. Their descriptions may hold ``{{name}}`` as well.
+            user_variables: What to fill in. `None`: braces stay as they are.
+            strategy: What follows a failure; `None` for one attempt.
+            format: A pydantic model that the answer should be an instance of.
+            model_options: For this generation: `temperature`, `seed`, `max_tokens` and what else
+                the backend knows; and `stall_timeout`, in seconds.
+            chunking: How the answer is cut.
+            validation_backend: Whom requirements ask, if not the session's backend.
+
+        Returns:
+            A run, not started yet: ``async for`` over it gives events, over its `chunks()` the
+            validated chunks; ``await`` gives its result. Retries happen inside.
+
+        Raises:
+            UsageError: If an argument cannot work; nothing was started then.
+        """
+        run, asked = self._instruction(
+            description,
+            requirements=requirements,
+            user_variables=user_variables,
+            strategy=strategy,
+            format=format,
+            model_options=model_options,
+            chunking=chunking,
+            validation_backend=validation_backend,
+        )
+
+        def remember(event: BaseEvent) -> None:
+            if isinstance(event, CompletedEvent) and (event.success or event.full_text):
+                self.ctx = asked.with_output(event.full_text)
+
+        run.subscribe(remember)
+        return run
+
+    @overload
+    async def ainstruct(
+        self,
+        description: str,
+        *,
+        return_sampling_results: Literal[False] = False,
+        **options: Any,
+    ) -> ModelOutputThunk: ...
+    @overload
+    async def ainstruct(
+        self, description: str, *, return_sampling_results: Literal[True], **options: Any
+    ) -> SamplingResult: ...
+    async def ainstruct(
+        self, description: str, *, return_sampling_results: bool = False, **options: Any
+    ) -> ModelOutputThunk | SamplingResult:
+        """Give an instruction, and wait for the answer.
+
+        Args:
+            description: The task.
+            return_sampling_results: Return all that was tried, with `success`; otherwise the
+                answer alone, which is the best of them if none was valid.
+            **options: As for `stream_instruct`.
+
+        Returns:
+            The answer, computed, or a `SamplingResult`.
+
+        Raises:
+            UsageError: If an argument cannot work.
+            Exception: What a broken backend or validator raises.
+        """
+        run, asked = self._instruction(description, **options)
+        samples = sampled(await run, run.requirements)
+        self.ctx = asked.add(samples.result)
+        return samples if return_sampling_results else samples.result
+
+    @overload
+    def instruct(
+        self,
+        description: str,
+        *,
+        return_sampling_results: Literal[False] = False,
+        **options: Any,
+    ) -> ModelOutputThunk: ...
+    @overload
+    def instruct(
+        self, description: str, *, return_sampling_results: Literal[True], **options: Any
+    ) -> SamplingResult: ...
+    def instruct(self, description: str, **options: Any) -> ModelOutputThunk | SamplingResult:
+        """`ainstruct`, waited for."""
+
+        async def call() -> ModelOutputThunk | SamplingResult:
+            answer: ModelOutputThunk | SamplingResult
+            answer = await self.ainstruct(description, **options)
+            return answer
+
+        return wait_for(call)
+
+    # Chat
+
+    async def achat(
+        self, content: str, *, role: Literal["user", "system"] = "user", **model_options: Any
+    ) -> Message:
+        """Say something, and wait for the answer, which is not judged.
+
+        Start the session with a `ChatContext` for a model that remembers what was said.
+
+        Args:
+            content: What is said.
+            role: By whom.
+            **model_options: For this generation.
+
+        Returns:
+            The answer.
+        """
+        thunk, ctx = await self.backend.generate_from_context(
+            Message(role, content), self.ctx, model_options=model_options
+        )
+        answer = await thunk.avalue()
+        self.ctx = ctx
+        return Message("assistant", answer)
+
+    def chat(self, content: str, **options: Any) -> Message:
+        """`achat`, waited for."""
+        return wait_for(lambda: self.achat(content, **options))
+
+    # Validate
+
+    async def avalidate(
+        self,
+        requirements: Sequence[Requirement | str] | Requirement | str,
+        *,
+        output: ModelOutputThunk | str | None = None,
+        model_options: Mapping[str, Any] | None = None,
+    ) -> list[ValidationResult]:
+        """Judge the last output, or another one, as a whole.
+
+        Args:
+            requirements: Who judges.
+            output: What is judged; the last output by default.
+            model_options: For judges that are models.
+
+        Returns:
+            A result for each requirement, in order.
+
+        Raises:
+            UsageError: If there is no output yet.
+        """
+        ctx = self.ctx
+        if output is not None:
+            text = await output.avalue() if isinstance(output, ModelOutputThunk) else output
+            ctx = replace(ctx, output=ModelOutputThunk(text))
+        if ctx.last_output() is None:
+            message = "there is no output to validate yet; instruct first, or pass output="
+            raise UsageError(message)
+        if isinstance(requirements, (str, Requirement)):
+            requirements = [requirements]
+        judges = as_requirements(requirements)
+        return await judge_all(judges, self.backend, ctx, model_options=model_options)
+
+    def validate(
+        self, requirements: Sequence[Requirement | str] | Requirement | str, **options: Any
+    ) -> list[ValidationResult]:
+        """`avalidate`, waited for."""
+        return wait_for(lambda: self.avalidate(requirements, **options))
+
+    def _instruction(
+        self,
+        description: str,
+        *,
+        requirements: Sequence[Requirement | str] | None = None,
+        user_variables: Mapping[str, Any] | None = None,
+        strategy: Repair | None = _STRATEGY,
+        model_options: Mapping[str, Any] | None = None,
+        **pipeline: Any,
+    ) -> tuple[Run, Context]:
+        """A run, and the conversation with the instruction at its end."""
+        if strategy is not None and strategy.requirements is not None:
+            requirements, strategy = strategy.requirements, replace(strategy, requirements=None)
+        judges = tuple(_filled_in(r, user_variables) for r in as_requirements(requirements))
+        descriptions = [
+            judge.description for judge in judges if judge.description and not judge.check_only
+        ]
+        task = description if user_variables is None else fill_in(description, user_variables)
+        message = Message("user", render(Instruction(task, descriptions)))
+        timeout, options = stall_timeout_of(model_options or {})
+        run = Pipeline(
+            self.backend, requirements=judges, retry=strategy, stall_timeout=timeout, **pipeline
+        ).start([*self.ctx.history(), message], **options)
+        return run, self.ctx.add(message)
+
+
+def _filled_in(requirement: Requirement, variables: Mapping[str, Any] | None) -> Requirement:
+    if variables is None or requirement.description is None:
+        return requirement
+    twin = copy(requirement)
+    twin.description = fill_in(requirement.description, variables)
+    return twin
+
+
+def start_session(backend: Backend | str | None = None, ctx: Context | None = None) -> Session:
+    """Start a session.
+
+    Args:
+        backend: Who speaks: a `Backend`, or a LiteLLM model name. `None` for
+            ``$STREAMVAL_MODEL``, else the embedded model.
+        ctx: What is remembered, and how: by default a `SimpleContext`, in which each instruction
+            stands alone.
+
+    Returns:
+        The session.
+
+    Raises:
+        UsageError: If `backend` is nothing that speaks.
+    """
+    return Session(backend, ctx)

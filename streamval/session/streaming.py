@@ -1,0 +1,251 @@
+"""`stream_with_chunking`: one attempt, judged while it is written, on an output of your own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from aiostream import streamcontext
+
+from streamval.aio.gate import Gate
+from streamval.aio.inbox import Inbox
+from streamval.backends.base import Backend, Delta, GenerationRequest, stall_timeout_of
+from streamval.backends.default import as_backend
+from streamval.errors import RunError, UsageError
+from streamval.events import ChunkEvent, StreamingDoneEvent
+from streamval.pipeline.pipeline import Pipeline
+from streamval.types.thunk import ModelOutputThunk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+
+    from streamval.backends.base import Prompt
+    from streamval.chunkers.chunking import Chunking
+    from streamval.events import BaseEvent
+    from streamval.pipeline.run import Run
+    from streamval.requirements.base import Requirement
+    from streamval.types.context import Context
+    from streamval.types.results import Failure, StreamResult, ValidationResult
+
+
+async def stream_with_chunking(
+    action: Prompt | ModelOutputThunk,
+    backend: Backend | str | None,
+    ctx: Context,
+    *,
+    requirements: Sequence[Requirement | str] | None = None,
+    chunking: Chunking = "sentence",
+    validation_backend: Backend | str | None = None,
+    format: type[Any] | None = None,
+    model_options: Mapping[str, Any] | None = None,
+) -> StreamChunkingResult:
+    """Generate, cut, judge each chunk with every requirement, and stop at the first failure.
+
+    The lower level under `Pipeline`: one attempt, no repair; retries are the caller's. It
+    begins at once, also while nothing consumes it.
+
+    Args:
+        action: What to ask, after the turns that `ctx` lets a generation see; or an output that
+            has not been computed yet, whose stream this then consumes.
+        backend: Who speaks.
+        ctx: The conversation so far.
+        requirements: Who judges: copies of them, made before anything is generated.
+        chunking: How the stream is cut.
+        validation_backend: Whom requirements ask, if not `backend`.
+        format: A pydantic model that the output should be an instance of.
+        model_options: For the generation; `stall_timeout` among them.
+
+    Returns:
+        The stream.
+
+    Raises:
+        UsageError: If an argument cannot work, or the output is computed already.
+        Exception: What the `__copy__` of a requirement raises; nothing was generated then.
+
+    Example:
+        >>> from streamval import ScriptedBackend, SimpleContext
+        >>> async def main():
+        ...     backend = ScriptedBackend("One. Two.")
+        ...     result = await stream_with_chunking("Count.", backend, SimpleContext())
+        ...     async for chunk in result.astream():
+        ...         print(chunk)
+        ...     await result.acomplete()
+        ...     print(result.completed, result.as_thunk)
+        >>> asyncio.run(main())
+        One.
+        Two.
+        True One. Two.
+    """
+    speaker = as_backend(backend)
+    timeout, options = stall_timeout_of(model_options or {})
+    if isinstance(action, ModelOutputThunk):
+        thunk = action
+    else:
+        thunk, ctx = await speaker.generate_from_context(
+            action, ctx, format=format, model_options={**options, "stall_timeout": None}
+        )
+    if thunk.is_computed():
+        message = (
+            "the output is computed already, so there is no stream to judge; use validate() on "
+            "it, or a backend that streams"
+        )
+        raise UsageError(message)
+    pipeline = Pipeline(
+        _Speaking(thunk),
+        requirements=requirements,
+        chunking=chunking,
+        validation_backend=speaker if validation_backend is None else validation_backend,
+        stall_timeout=timeout,
+    )
+    for requirement in pipeline.requirements:
+        copy(requirement)  # one that cannot be copied is to surface here, not in the stream
+    return StreamChunkingResult(pipeline.start_request(GenerationRequest(ctx.messages)))
+
+
+class StreamChunkingResult:
+    """A stream that is being judged. Made by `stream_with_chunking`.
+
+    `astream` and `events` have one consumer each, and may be consumed at the same time, now or
+    later, or not at all: what is not consumed yet is kept, at most the length of the output.
+
+    An exception that ends the stream is raised once: by `astream` or by `acomplete`, by the one
+    that meets it first.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._chunks: Inbox[str] = Inbox(Gate(), sys.maxsize)
+        self._events: Inbox[BaseEvent] = Inbox(Gate(), sys.maxsize)
+        self._taken: set[str] = set()
+        self._ended_naturally = False
+        self._result: StreamResult | None = None
+        self._error: BaseException | None = None
+        run.subscribe(self._take)
+        self._task = asyncio.ensure_future(run)
+        self._task.add_done_callback(self._end)
+
+    def astream(self) -> AsyncGenerator[str]:
+        """The validated chunks, as they come.
+
+        Raises:
+            RunError: If they have a consumer already.
+            Exception: What ended the stream, after the chunks before it.
+        """
+        self._claim("astream()")
+        return self._consume()
+
+    def events(self) -> AsyncIterator[BaseEvent]:
+        """The events, up to `CompletedEvent`. An exception is among them as an `ErrorEvent`.
+
+        Raises:
+            RunError: If they have a consumer already.
+        """
+        self._claim("events()")
+        return self._events
+
+    async def acomplete(self) -> None:
+        """Wait until all is judged. Harmless to await again.
+
+        Raises:
+            Exception: What ended the stream, unless `astream` has raised it.
+            asyncio.CancelledError: If the stream was cancelled from outside, or this task is.
+        """
+        await asyncio.wait([self._task])
+        self._raise_once()
+
+    async def cancel(self) -> None:
+        """Stop generating; returns when the backend is closed. Consumers see the end."""
+        await self._run.cancel()
+
+    @property
+    def completed(self) -> bool:
+        """Whether it came to its natural end, with nothing failed while streaming."""
+        return self._ended_naturally and self._result is not None
+
+    @property
+    def full_text(self) -> str:
+        """What was delivered so far: never text that was not judged, or failed."""
+        return self._run.text if self._result is None else self._result.text
+
+    @property
+    def streaming_failures(self) -> list[tuple[Requirement, Failure]]:
+        """Who failed a chunk, and why."""
+        judges = self._run.requirements
+        return [
+            (judges[failure.lane], failure)
+            for failure in (self._result.failures if self._result else ())
+            if failure.chunk_index is not None and failure.lane is not None
+        ]
+
+    @property
+    def failure_reason(self) -> str | None:
+        """Why it stopped early; `None` where it did not."""
+        reasons = [str(failure) for _, failure in self.streaming_failures]
+        return "; ".join(reasons) or None
+
+    @property
+    def final_validations(self) -> list[ValidationResult]:
+        """The judgements of the whole output; none after an early stop."""
+        return list(self._result.validations) if self._result else []
+
+    @property
+    def as_thunk(self) -> ModelOutputThunk:
+        """The output, computed.
+
+        Raises:
+            RunError: Before the stream has ended.
+        """
+        if not self._task.done():
+            message = "the stream has not ended yet; await acomplete() first"
+            raise RunError(message)
+        return ModelOutputThunk(self.full_text)
+
+    def _claim(self, name: str) -> None:
+        if name in self._taken:
+            message = f"{name} has one consumer, and this stream's has been taken already"
+            raise RunError(message)
+        self._taken.add(name)
+
+    def _take(self, event: BaseEvent) -> None:
+        self._events.put(event)
+        if isinstance(event, ChunkEvent):
+            self._chunks.put(event.text)
+        elif isinstance(event, StreamingDoneEvent):
+            self._ended_naturally = True
+
+    def _end(self, task: asyncio.Future[StreamResult]) -> None:
+        if task.cancelled():
+            self._error = asyncio.CancelledError("the stream was cancelled from outside")
+        elif (error := task.exception()) is not None:
+            self._error = error
+        else:
+            self._result = task.result()
+        self._chunks.close()
+        self._events.close()
+
+    async def _consume(self) -> AsyncGenerator[str]:
+        async for text in self._chunks:
+            yield text
+        self._raise_once()
+
+    def _raise_once(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+class _Speaking(Backend):
+    """Says what an output on its way says; closing it cancels that output."""
+
+    def __init__(self, thunk: ModelOutputThunk) -> None:
+        self._thunk = thunk
+        self.model = thunk.generation.model
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        """The output's stream, which has one consumer."""
+        del request
+        async with streamcontext(self._thunk.astream()) as deltas:
+            async for text in deltas:
+                yield Delta(text, self._thunk.generation.usage)

@@ -1,0 +1,87 @@
+"""What a type says before a value of it has come: its members, its keys, its validators."""
+
+from __future__ import annotations
+
+import types
+from enum import Enum
+from inspect import signature
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+
+from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, RootModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import ConfigDict
+    from pydantic.fields import FieldInfo
+
+
+def members(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """The members of a union, each with the constraints on it; the type itself if it is none."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *more = get_args(annotation)
+        yield from members(inner, (*metadata, *more))
+    elif origin in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from members(member, metadata)
+    elif hasattr(annotation, "__supertype__"):  # a NewType
+        yield from members(annotation.__supertype__, metadata)
+    elif hasattr(annotation, "__value__"):  # a type alias
+        yield from members(annotation.__value__, metadata)
+    elif isinstance(annotation, type) and issubclass(annotation, RootModel):
+        if is_opaque(annotation) or has_validators(annotation, "root") or annotation.model_config:
+            yield Any, metadata
+        else:
+            root = annotation.model_fields["root"]
+            yield from members(root.annotation, (*metadata, *root.metadata))
+    else:
+        yield annotation, metadata
+
+
+def is_opaque(model: type[BaseModel]) -> bool:
+    """Whether a model may make something else of its JSON before it judges it."""
+    decorators = model.__pydantic_decorators__
+    return (
+        any(known.info.mode != "after" for known in decorators.model_validators.values())
+        or model.__init__ not in (BaseModel.__init__, RootModel.__init__)
+        or bool(decorators.root_validators)
+        or "__get_pydantic_core_schema__" in own_names(model)
+        or any(
+            isinstance(known.validation_alias, (AliasPath, AliasChoices))
+            for known in model.model_fields.values()
+        )
+    )
+
+
+def own_names(cls: type) -> set[str]:
+    """What a class and its bases define, those of pydantic and Python left out."""
+    known = (BaseModel, RootModel, Enum, object)
+    return {name for base in cls.__mro__ if base not in known for name in vars(base)}
+
+
+def looks_around(constraint: object) -> bool:
+    """Whether a validator asks for the fields beside its own (the `info` of pydantic)."""
+    if not isinstance(constraint, AfterValidator):
+        return False
+    try:
+        return len(signature(constraint.func).parameters) > 1
+    except ValueError:  # a builtin
+        return False
+
+
+def has_validators(model: type[BaseModel], name: str) -> bool:
+    """Whether a field has validators that may change its value before it is judged."""
+    return any(
+        known.info.mode != "after" and (name in known.info.fields or "*" in known.info.fields)
+        for known in model.__pydantic_decorators__.field_validators.values()
+    )
+
+
+def keys_of(name: str, known: FieldInfo, config: ConfigDict) -> set[str]:
+    """The keys under which a field may come."""
+    alias = known.validation_alias if known.validation_alias is not None else known.alias
+    if not isinstance(alias, str):
+        return {name}
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    return {alias, name} if by_name else {alias}

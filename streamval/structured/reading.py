@@ -1,0 +1,85 @@
+"""What reading JSON in pieces brings: events with their paths and offsets, and open strings."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+Root: TypeAlias = Literal["object", "array"]
+Kind: TypeAlias = Literal["start_object", "start_array", "key", "value", "end"]
+
+HEAD = 128
+"""Characters of a string's beginning that are kept."""
+
+_PLAIN_KEY = re.compile(r"[^\W\d]\w*")
+
+
+class JSONEvent(NamedTuple):
+    """Something that has just completed in a stream of JSON.
+
+    Attributes:
+        kind: An object or array begins, a key, a scalar value, or the end of an object or array.
+        path: Where: ``$.people[3].name``.
+        value: Of a scalar, or the key.
+        start: Offset of its first character in the text; of an end, that of the whole object or
+            array.
+        end: Offset just past its last character.
+    """
+
+    kind: Kind
+    path: str
+    value: Any
+    start: int
+    end: int
+
+
+class OpenString(NamedTuple):
+    """A string that has begun: how it begins, and how long it is so far, in raw text.
+
+    Attributes:
+        start: Offset of its quotation mark.
+        head: Its first characters, at most `HEAD`.
+        size: How many it has.
+        escaped: Whether there is an escape among them, which may stand for anything.
+    """
+
+    start: int
+    head: str
+    size: int
+    escaped: bool
+
+    def and_then(self, text: str) -> OpenString:
+        """The same string with more of it."""
+        head = self.head if len(self.head) >= HEAD else (self.head + text)[:HEAD]
+        return OpenString(self.start, head, self.size + len(text), self.escaped or "\\" in text)
+
+
+class Reading(NamedTuple):
+    """What reading a piece of text has brought.
+
+    Attributes:
+        events: What has completed in it, in order.
+        begun: A string value that has begun and not ended, or `None`.
+        error: What is wrong with the JSON, or `None`.
+    """
+
+    events: list[JSONEvent]
+    begun: OpenString | None
+    error: str | None
+
+
+def path_of(around: str, key: str | int) -> str:
+    """The path of what stands under a key, or at an index.
+
+    Example:
+        >>> path_of("$", "name"), path_of("$.list", 3), path_of("$", "two words")
+        ('$.name', '$.list[3]', "$['two words']")
+    """
+    return f"{around}[{key}]" if isinstance(key, int) else around + _step(key)
+
+
+@lru_cache(1024)
+def _step(key: str) -> str:
+    """A field's part of a path: ``.name``, or in brackets what is no word."""
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{key!r}]"

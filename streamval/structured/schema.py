@@ -1,0 +1,276 @@
+"""A type as a schema for a stream: the first value that makes an instance impossible, and why.
+
+pydantic judges each value as it completes, against the type that belongs at its path. Only what is
+certain counts: where a type has validators of its own that may change a value before it is judged,
+nothing inside of it is judged before all of it is there.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from io import SEEK_END, StringIO
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+from pydantic_core import to_json
+
+from streamval.errors import UsageError
+from streamval.structured.places import ImpossibleError, Place, complaint_of, name_of
+from streamval.structured.reader import JSONReader, json_in
+from streamval.structured.reading import path_of
+
+if TYPE_CHECKING:
+    from streamval.structured.places import Kind
+    from streamval.structured.reading import JSONEvent, OpenString, Reading, Root
+
+T = TypeVar("T")
+
+
+class Schema(Generic[T]):
+    """A type that an output should become an instance of.
+
+    Args:
+        wanted: A pydantic model, or any type that pydantic knows.
+
+    Raises:
+        UsageError: If pydantic does not know it.
+
+    Example:
+        >>> Schema(list[int]).parse("Here they are: [1, 2]. Good luck!")
+        [1, 2]
+    """
+
+    def __init__(self, wanted: type[T]) -> None:
+        self.type = wanted
+        try:
+            self.adapter: TypeAdapter[T] = TypeAdapter(wanted)
+        except PydanticUserError as error:
+            message = f"{wanted!r} is no type that pydantic can check: {error.message}"
+            raise UsageError(message) from None
+        self.place = Place.of(wanted)
+
+    @cached_property
+    def is_scalar(self) -> bool:
+        """Whether it is neither an object nor an array: then all of the text is its JSON."""
+        return not (self.place.takes("object") or self.place.takes("array"))
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return name_of(self.type)
+
+    @cached_property
+    def root(self) -> Root | None:
+        """Whether it is an object or an array; `None` where it may be either, or a scalar."""
+        takes_object, takes_array = self.place.takes("object"), self.place.takes("array")
+        if takes_object == takes_array:
+            return None
+        return "object" if takes_object else "array"
+
+    def parse(self, text: str) -> T:
+        """The instance in a text, whatever stands around it.
+
+        Raises:
+            ValidationError: If there is none (pydantic's).
+        """
+        found = text.strip() if self.is_scalar else json_in(text, self.root)
+        return self.adapter.validate_json(found)
+
+    def parse_or_none(self, text: str) -> T | None:
+        """The instance in a text, or `None`."""
+        try:
+            return self.parse(text)
+        except ValidationError:
+            return None
+
+    @cached_property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON schema to ask a backend for."""
+        return self.adapter.json_schema()
+
+    def complaint(self, text: str) -> str | None:
+        """Why a text has no instance in it, or `None`."""
+        try:
+            self.parse(text)
+        except ValidationError as error:
+            return complaint_of(error, "$")
+        return None
+
+
+class _Open(NamedTuple):
+    """An object or array that is being written.
+
+    Attributes:
+        place: What may stand there; `None`: anything.
+        path: Where it stands.
+        start: Offset of its bracket.
+        key: The key, or index, whose value is due.
+    """
+
+    place: Place | None
+    path: str
+    start: int
+    key: str | int
+
+    def child(self) -> Place | None:
+        return None if self.place is None else self.place.child(self.key)
+
+
+class SchemaWatch:
+    """Watches JSON being written, and says when it can no longer become an instance of a type.
+
+    A plain object. Cost is linear in the text, times the depth of objects within objects, each of
+    which is judged once more as a whole when it ends. Keeps the text.
+
+    Args:
+        schema: The type.
+
+    Attributes:
+        instance: What the JSON has become, once it is complete and right; else `None`.
+        complete: Whether all of the JSON is there, and right.
+        begun_before: Of a complaint, whether what it is about had begun before the last piece.
+
+    Example:
+        >>> watch = SchemaWatch(Schema(dict[str, int]))
+        >>> watch.feed('{"a": 1, ')
+        >>> watch.feed('"b": "many')
+        >>> watch.feed('", ')
+        '$.b: Input should be a valid integer, unable to parse string as an integer, not "many"'
+    """
+
+    def __init__(self, schema: Schema[Any]) -> None:
+        self.instance: Any = None
+        self.complete = False
+        self.begun_before = False
+        self._schema = schema
+        self._reader: JSONReader | None = None
+        self._text = StringIO()
+        self._size = 0
+        self._open: list[_Open] = []
+        self._is_copy = False
+
+    def feed(self, text: str) -> str | None:
+        """Take the next piece of text; return what is wrong with it, or `None`."""
+        if self._schema.is_scalar:
+            return None
+        if self._is_copy:
+            self._catch_up()
+        if self._reader is None:
+            self._reader = JSONReader(root=self._schema.root)
+        return self._judge_all(text, self._reader.read(text))
+
+    def take(self, text: str, reading: Reading) -> str | None:
+        """The same for a text that has been read already."""
+        if self._schema.is_scalar:
+            return None
+        if self._is_copy:
+            self._part_from_original()
+        return self._judge_all(text, reading)
+
+    @property
+    def text(self) -> str:
+        """All that it has been given."""
+        return self._text.getvalue()[: self._size]
+
+    def __copy__(self) -> SchemaWatch:
+        """A copy that goes on by itself.
+
+        It shares the text, which only grows, until it is given more: copies are made for each
+        chunk, and few of them are used.
+        """
+        twin: SchemaWatch = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._open = list(self._open)
+        twin._is_copy = True
+        return twin
+
+    def _part_from_original(self) -> None:
+        self._is_copy = False
+        self._text = StringIO(self.text)
+        self._text.seek(0, SEEK_END)
+
+    def _catch_up(self) -> None:
+        """Read the text again, as its reader is the original's."""
+        self._is_copy = False
+        known = self.text
+        self._text, self._size, self._open, self._reader = StringIO(), 0, [], None
+        self.feed(known)
+
+    def _judge_all(self, text: str, reading: Reading) -> str | None:
+        before = self._size
+        self._text.write(text)
+        self._size += len(text)
+        for event in reading.events:
+            try:
+                complaint = self._judge(event)
+            except ImpossibleError as error:
+                complaint = f"{event.path}: {error}"
+            if complaint is not None:
+                self.begun_before = event.start < before
+                return complaint
+        if reading.error is not None and not self.complete:
+            self.begun_before = True
+            return f"no valid JSON at {reading.error}"
+        if reading.begun is None:
+            return None
+        self.begun_before = reading.begun.start < before
+        return self._string_complaint(reading.begun)
+
+    def _judge(self, event: JSONEvent) -> str | None:
+        if event.kind == "key":
+            self._open[-1] = self._open[-1]._replace(key=event.value)
+            self._due()
+            return None
+        if event.kind == "end":
+            return self._judge_end(event)
+        place = self._due()
+        if event.kind == "value":
+            self._next()
+            return None if place is None else place.complaint(to_json(event.value), event.path)
+        first: str | int
+        kind: Kind
+        kind, first = ("object", "") if event.kind == "start_object" else ("array", 0)
+        if place is not None and not place.takes(kind):
+            return f"{event.path}: it should be {place.name}, not an {kind}"
+        self._open.append(_Open(place, event.path, event.start, first))
+        return None
+
+    def _judge_end(self, event: JSONEvent) -> str | None:
+        """Judge an object or array as a whole: what is missing, and what does not fit together."""
+        ended = self._open.pop()
+        self._next()
+        if self._open and ended.place is None:
+            return None
+        self._text.seek(ended.start)
+        text = self._text.read(event.end - ended.start)
+        self._text.seek(0, SEEK_END)
+        if self._open:
+            assert ended.place is not None
+            return ended.place.complaint(text, event.path)
+        try:
+            self.instance = self._schema.adapter.validate_json(text)
+        except ValidationError as error:
+            return complaint_of(error, "$")
+        self.complete = True
+        return None
+
+    def _due(self) -> Place | None:
+        """The place of the next value."""
+        return self._open[-1].child() if self._open else self._schema.place
+
+    def _next(self) -> None:
+        if self._open and isinstance(self._open[-1].key, int):
+            self._open[-1] = self._open[-1]._replace(key=self._open[-1].key + 1)
+
+    def _string_complaint(self, begun: OpenString) -> str | None:
+        """What is wrong with a string that has only begun."""
+        try:
+            place = self._due()
+            complaint = None if place is None else place.string_complaint(begun)
+        except ImpossibleError as error:
+            complaint = str(error)
+        if complaint is None:
+            return None
+        around = self._open[-1]
+        return f"{path_of(around.path, around.key)}: {complaint}"

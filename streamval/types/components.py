@@ -1,0 +1,171 @@
+"""What a prompt is made of: blocks of text, and components that turn themselves into text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from streamval.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jinja2.sandbox import SandboxedEnvironment
+
+
+@dataclass(frozen=True, slots=True)
+class CBlock:
+    """A block of text, given to a model as it is.
+
+    Attributes:
+        value: The text.
+    """
+
+    value: str
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateRepresentation:
+    """The text of a component: a template, and what to fill in.
+
+    Attributes:
+        obj: The component.
+        args: What the template names. A component or block among them is rendered first.
+        template: In Jinja's language: ``{{name}}``.
+    """
+
+    obj: Any
+    args: Mapping[str, Any]
+    template: str
+
+
+@runtime_checkable
+class Component(Protocol):
+    """Something that can be turned into text for a model.
+
+    Example:
+        >>> class Task:
+        ...     def parts(self):
+        ...         return [CBlock("Be brief.")]
+        ...     def format_for_llm(self):
+        ...         args = {"task": "Name a colour.", "manner": self.parts()[0]}
+        ...         return TemplateRepresentation(self, args, "{{task}} {{manner}}")
+        >>> render(Task())
+        'Name a colour. Be brief.'
+    """
+
+    def parts(self) -> Sequence[Component | CBlock]:
+        """What it is made of."""
+
+    def format_for_llm(self) -> TemplateRepresentation | str:
+        """Its text, or the template that gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A task, with what its result has to meet.
+
+    Attributes:
+        description: The task.
+        requirements: The requirements as the model reads them.
+        user_variables: What to fill in for ``{{name}}`` in both. `None`: braces stay as they are.
+
+    Raises:
+        UsageError: If the description is empty.
+
+    Example:
+        >>> print(render(Instruction("Write to {{name}}.", ["Be kind."], {"name": "Ann"})))
+        (The answer has to meet these requirements:
+        - Be kind.)
+        <BLANKLINE>
+        Write to Ann.
+    """
+
+    description: str
+    requirements: Sequence[str] = field(default=())
+    user_variables: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.description, str) or not self.description.strip():
+            message = f"an instruction needs a description, not {self.description!r}"
+            raise UsageError(message)
+
+    def parts(self) -> Sequence[Component | CBlock]:
+        """The description and the requirements, filled in."""
+        return [CBlock(self._filled_in(text)) for text in (self.description, *self.requirements)]
+
+    def format_for_llm(self) -> TemplateRepresentation:
+        """The task stands last, so that a base model, which only continues text, goes on from it."""
+        task, *requirements = self.parts()
+        template = (
+            "{% if requirements %}(The answer has to meet these requirements:\n"
+            "{% for requirement in requirements %}- {{requirement}}"
+            "{% if not loop.last %}\n{% endif %}{% endfor %})\n\n{% endif %}{{task}}"
+        )
+        return TemplateRepresentation(self, {"task": task, "requirements": requirements}, template)
+
+    def _filled_in(self, text: str) -> str:
+        return text if self.user_variables is None else fill_in(text, self.user_variables)
+
+
+def render(part: Component | CBlock | str) -> str:
+    """The text of a component."""
+    if isinstance(part, (str, CBlock)):
+        return str(part)
+    words = part.format_for_llm()
+    if isinstance(words, str):
+        return words
+    return fill_in(words.template, {name: _rendered(value) for name, value in words.args.items()})
+
+
+def fill_in(template: str, variables: Mapping[str, Any]) -> str:
+    """Fill in a template of Jinja's.
+
+    Templates run in Jinja's sandbox, and what is filled in is never taken for a template.
+
+    Raises:
+        UsageError: If it is no template, or names something that is not among the variables.
+
+    Example:
+        >>> fill_in("Hello, {{name}}.", {"name": "Ann"})
+        'Hello, Ann.'
+    """
+    if not isinstance(variables, Mapping):
+        message = f"variables are a mapping of names to values, not {type(variables).__name__}"
+        raise UsageError(message)
+    from jinja2 import TemplateError, UndefinedError  # only where there is one
+
+    try:
+        return _environment().from_string(template).render(variables)
+    except UndefinedError as error:
+        names = ", ".join(sorted(variables)) or "none"
+        message = f"{error.message} in the template; the variables given are: {names}"
+        raise UsageError(message) from None
+    except TemplateError as error:
+        message = f"the template {template[:80]!r} cannot be read: {error.message}"
+        raise UsageError(message) from None
+    except Exception as error:  # an expression in it may raise anything
+        message = f"the template {template[:80]!r} raises {type(error).__name__}: {error}"
+        raise UsageError(message) from error
+
+
+def _rendered(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_rendered(item) for item in value]
+    if isinstance(value, (CBlock, Component)):
+        return render(value)
+    return value
+
+
+@cache
+def _environment() -> SandboxedEnvironment:
+    from jinja2 import StrictUndefined  # only where there is a template
+    from jinja2.sandbox import SandboxedEnvironment
+
+    # Plain text for a model, not HTML.
+    return SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)

@@ -1,0 +1,135 @@
+"""`Context`: the messages of a conversation, and how many of them a generation sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from streamval.errors import RunError, UsageError
+from streamval.types.thunk import ModelOutputThunk
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a conversation.
+
+    Attributes:
+        role: Who speaks.
+        content: What is said.
+    """
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A conversation and, once there is one, the output at its end. Immutable.
+
+    Attributes:
+        messages: The turns, oldest first.
+        output: The model's output that followed them.
+
+    Example:
+        >>> ctx = Context((Message("user", "Hi"),)).with_output("Hello.")
+        >>> ctx.last_output().value
+        'Hello.'
+    """
+
+    messages: tuple[Message, ...] = ()
+    output: ModelOutputThunk | None = None
+
+    def add(self, turn: Message | ModelOutputThunk | str) -> Self:
+        """The same conversation, longer by a turn.
+
+        Args:
+            turn: A message, the model's output, or what the user says.
+
+        Returns:
+            A new context; this one stays as it is.
+
+        Raises:
+            RunError: If the output at the end of this one has not been computed yet.
+        """
+        if isinstance(turn, ModelOutputThunk):
+            return replace(self, messages=self._turns(), output=turn)
+        message = Message("user", turn) if isinstance(turn, str) else turn
+        return replace(self, messages=(*self._turns(), message), output=None)
+
+    def with_output(self, text: str) -> Self:
+        """The same conversation, ending in `text`."""
+        return replace(self, output=ModelOutputThunk(text))
+
+    def last_output(self) -> ModelOutputThunk | None:
+        """The output at the end, if there is one yet."""
+        return self.output
+
+    def history(self) -> tuple[Message, ...]:
+        """The turns that the next generation sees: here, all of them.
+
+        Raises:
+            RunError: If the output at the end has not been computed yet.
+        """
+        return self._turns()
+
+    def _turns(self) -> tuple[Message, ...]:
+        """Every turn, the output among them."""
+        if self.output is None:
+            return self.messages
+        if self.output.value is None:
+            message = "the last output is not there yet; await its avalue() before you go on"
+            raise RunError(message)
+        return (*self.messages, Message("assistant", self.output.value))
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleContext(Context):
+    """Each generation stands alone: it sees what it is asked, and nothing from before.
+
+    Example:
+        >>> SimpleContext().add("Hi").with_output("Hello.").history()
+        ()
+    """
+
+    def history(self) -> tuple[Message, ...]:
+        """Nothing."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatContext(Context):
+    """Each generation sees the conversation, or its last turns.
+
+    Attributes:
+        window_size: How many of the last turns it sees, system messages (always seen) not
+            counted; `None` for all of them.
+
+    Raises:
+        UsageError: If `window_size` is below 1.
+
+    Example:
+        >>> chat = ChatContext(window_size=2).add("My name is Ann.").with_output("Hi, Ann.")
+        >>> [turn.content for turn in chat.add("Who am I?").history()]
+        ['Hi, Ann.', 'Who am I?']
+    """
+
+    window_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.window_size is not None and self.window_size < 1:
+            message = f"window_size must be at least 1, or None for all, not {self.window_size}"
+            raise UsageError(message)
+
+    def history(self) -> tuple[Message, ...]:
+        """The system messages, and the last `window_size` of the other turns."""
+        turns = self._turns()
+        if self.window_size is None:
+            return turns
+        others = [turn for turn in turns if turn.role != "system"]
+        seen = others[-self.window_size :]
+        return (*(turn for turn in turns if turn.role == "system"), *seen)

@@ -1,0 +1,253 @@
+"""Verdicts: what a requirement says of one chunk, and of the whole output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+from pydantic import Field, PlainSerializer
+
+from streamval.types.frozen import setters
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Self
+
+TriState = Literal["pass", "fail", "unknown"]
+"""`"pass"`: satisfied so far. `"fail"`: violated, stop. `"unknown"`: cannot tell yet, go on."""
+
+
+def _finite_or_name(score: float | None) -> float | str | None:
+    return score if score is None or isfinite(score) else str(score)
+
+
+# JSON has no infinity: it travels as a word, which pydantic reads as a number again.
+_Score = Annotated[float | None, PlainSerializer(_finite_or_name, when_used="json")]
+
+_TRI_STATES = frozenset(get_args(TriState))
+
+# Live objects that came out of a judgement: kept for the caller, left out of JSON and equality.
+_Live = Annotated[Any, Field(exclude=True)]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class PartialValidationResult:
+    """A requirement's tri-state verdict on one chunk. True only for `"pass"`.
+
+    It can be awaited, and gives itself: so ``await requirement.stream_validate(...)`` works whether
+    `stream_validate` is a plain function or a coroutine function.
+
+    Attributes:
+        success: `"pass"`, `"fail"` or `"unknown"`.
+        reason: Why, in words a model can act on: it goes into the repair prompt.
+        score: A confidence, on the validator's own scale.
+        thunk: The model output behind the verdict, if a model judged. Not serialised.
+        context: The context of that judgement. Not serialised.
+
+    Raises:
+        ValueError: If `success` is none of the three.
+
+    Example:
+        >>> PartialValidationResult("fail", reason="too long").as_bool()
+        False
+    """
+
+    success: TriState
+    reason: str | None = field(default=None, kw_only=True)
+    score: _Score = field(default=None, kw_only=True)
+    thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+    context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __init__(
+        self,
+        success: TriState,
+        *,
+        reason: str | None = None,
+        score: float | None = None,
+        thunk: Any = None,
+        context: Any = None,
+    ) -> None:
+        _set_success(self, success)
+        _set_reason(self, reason)
+        _set_score(self, score)
+        _set_thunk(self, thunk)
+        _set_context(self, context)
+        if success not in _TRI_STATES or reason is not None:
+            self.__post_init__()
+
+    def __post_init__(self) -> None:  # by itself where a subclass is a dataclass of its own
+        if self.success not in _TRI_STATES:
+            message = f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}"
+            raise ValueError(message)
+        if self.reason is not None and not isinstance(self.reason, str):
+            _set_reason(self, str(self.reason))
+
+    def as_bool(self) -> bool:
+        """True for `"pass"` only; look at `success` to tell `"unknown"` from `"fail"`."""
+        return self.success == "pass"
+
+    def __bool__(self) -> bool:
+        return self.success == "pass"
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        yield from ()
+        return self
+
+
+_set_success, _set_reason, _set_score, _set_thunk, _set_context = setters(PartialValidationResult)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """A requirement's verdict on the whole output.
+
+    Attributes:
+        result: Whether the requirement is met.
+        reason: Why, in words a model can act on.
+        score: A confidence, on the validator's own scale.
+        thunk: The model output behind the verdict, if a model judged. Not serialised.
+        context: The context of that judgement. Not serialised.
+        error: What went wrong while judging (an exception is kept as ``"Type: text"``). A result
+            with an error is never a pass.
+
+    Example:
+        >>> bool(ValidationResult(True)), bool(ValidationResult(True, error=ValueError("no JSON")))
+        (True, False)
+    """
+
+    result: bool
+    reason: str | None = field(default=None, kw_only=True)
+    score: _Score = field(default=None, kw_only=True)
+    thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+    context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+    error: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        # Events are JSON: an exception object would not survive the round trip, its words do.
+        if not isinstance(self.result, bool):
+            object.__setattr__(self, "result", bool(self.result))
+        if self.reason is not None and not isinstance(self.reason, str):
+            object.__setattr__(self, "reason", str(self.reason))
+        if isinstance(self.error, BaseException):
+            object.__setattr__(self, "error", f"{type(self.error).__name__}: {self.error}")
+
+    def as_bool(self) -> bool:
+        """True if the requirement passed and judging it raised nothing."""
+        return self.error is None and bool(self.result)
+
+    def __bool__(self) -> bool:
+        return self.as_bool()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens spent.
+
+    Attributes:
+        prompt_tokens: Tokens read, or `None` where the backend did not say.
+        completion_tokens: Tokens generated, attempts that were cut short included.
+        discarded_tokens: Those of `completion_tokens` that do not stand in the final text.
+        reused_tokens: Those that stand although their attempt failed: a repair continued behind
+            them, where a restart would have paid for them again.
+        source: Who counted: `"backend"` (it reported), `"deltas"` (we counted what it sent, one
+            a delta) or `"mixed"`.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int = 0
+    discarded_tokens: int = 0
+    reused_tokens: int = 0
+    source: Literal["backend", "deltas", "mixed"] = "deltas"
+
+    def __add__(self, other: Usage) -> Usage:
+        known = [n for n in (self.prompt_tokens, other.prompt_tokens) if n is not None]
+        return Usage(
+            prompt_tokens=sum(known) if known else None,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            discarded_tokens=self.discarded_tokens + other.discarded_tokens,
+            reused_tokens=self.reused_tokens + other.reused_tokens,
+            source=self.source if self.source == other.source else "mixed",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One requirement that failed, and why.
+
+    Attributes:
+        requirement: Its description.
+        reason: Why it failed.
+        chunk_index: The chunk it failed on; `None` where the whole output failed its final
+            validation.
+        lane: Which requirement it was, from 0.
+        check_only: Whether its description must not be put into a prompt.
+    """
+
+    requirement: str
+    reason: str | None = None
+    chunk_index: int | None = None
+    lane: int | None = None
+    check_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.requirement}: {self.reason}" if self.reason else self.requirement
+
+    def for_prompt(self) -> str:
+        """What a repair prompt may say of it.
+
+        Example:
+            >>> Failure("no elephants", "it names an animal", check_only=True).for_prompt()
+            'it names an animal'
+        """
+        if self.check_only:
+            return self.reason or "it does not meet a requirement that is checked only"
+        return str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """How one attempt went.
+
+    Attributes:
+        text: All that the model wrote, rejected text and what it continued included.
+        failures: Who failed it, and why.
+        validations: The final validations, if it came that far.
+        usage: Its tokens.
+        seconds: From the request to the last verdict.
+        audio: The same as `text`, of sound.
+    """
+
+    text: str
+    failures: tuple[Failure, ...]
+    validations: tuple[ValidationResult, ...]
+    usage: Usage
+    seconds: float
+    audio: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult:
+    """How a run went.
+
+    Attributes:
+        success: True only if nothing failed while streaming, nothing raised, and every final
+            validation passed.
+        text: What was delivered and still stands.
+        attempts: One after the other.
+        failures: Those of the last attempt; empty after a success.
+        validations: The final validations of the last attempt, if it came that far.
+        usage: Tokens of all attempts together.
+        parsed: The instance of the pipeline's `format`; `None` without one, or where the text is
+            none.
+        audio: The same as `text`, of sound.
+    """
+
+    success: bool
+    text: str
+    attempts: tuple[AttemptResult, ...]
+    failures: tuple[Failure, ...]
+    validations: tuple[ValidationResult, ...]
+    usage: Usage
+    parsed: Any = None
+    audio: bytes | None = None

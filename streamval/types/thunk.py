@@ -1,0 +1,156 @@
+"""`ModelOutputThunk`: a model's output, which may not be written yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from streamval.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    from streamval.types.results import Usage
+
+
+@dataclass(slots=True)
+class GenerationMetadata:
+    """What is known of a generation besides its text.
+
+    Attributes:
+        model: The model's name.
+        usage: Tokens, as the backend reports them; `None` where it does not.
+        finish_reason: Why the model stopped, once it has.
+        deltas: How many pieces have come.
+        cancelled: Whether the generation was cancelled before its end.
+    """
+
+    model: str = ""
+    usage: Usage | None = None
+    finish_reason: str | None = None
+    deltas: int = 0
+    cancelled: bool = False
+
+
+class Generating(Protocol):
+    """A generation that starts when its text is first asked for (see `streamval.backends`)."""
+
+    @property
+    def value(self) -> str | None:
+        """The text, or `None` while it is not complete."""
+
+    async def avalue(self) -> str:
+        """Wait for the text."""
+
+    def astream(self) -> AsyncGenerator[str]:
+        """The pieces of text as they come."""
+
+    async def cancel(self) -> None:
+        """Stop, and wait until the backend is closed."""
+
+
+class ModelOutputThunk:
+    """A model's output: computed already, or generated when its text is first asked for.
+
+    Nothing is generated before `avalue` or `astream` is first awaited. The stream has one consumer;
+    a slow one slows the model down. Any number of tasks may await `avalue`, also while the stream
+    is consumed. From then on a slow consumer no longer slows the model down.
+
+    Args:
+        value: The text, where it is known already.
+
+    Attributes:
+        generation: What is known of the generation besides its text.
+
+    Example:
+        >>> import asyncio
+        >>> from streamval import Context, ScriptedBackend
+        >>> async def main():
+        ...     thunk, _ = await ScriptedBackend("Hello.").generate_from_context("Hi", Context())
+        ...     print(thunk.is_computed(), await thunk.avalue(), thunk.is_computed())
+        >>> asyncio.run(main())
+        False Hello. True
+    """
+
+    def __init__(self, value: str | None = None) -> None:
+        self.generation = GenerationMetadata()
+        self._value = value
+        self._generating: Generating | None = None
+
+    @classmethod
+    def generating(
+        cls, model: str, start: Callable[[GenerationMetadata], Generating]
+    ) -> ModelOutputThunk:
+        """A thunk that is not computed yet.
+
+        Args:
+            model: The model's name.
+            start: Makes the generation, which keeps the metadata up to date.
+        """
+        thunk = cls()
+        thunk.generation.model = model
+        thunk._generating = start(thunk.generation)
+        return thunk
+
+    @property
+    def value(self) -> str | None:
+        """The text, or `None` while it is not complete."""
+        return self._value if self._generating is None else self._generating.value
+
+    def is_computed(self) -> bool:
+        """Whether the text is complete. After a cancellation it is what had come so far."""
+        return self.value is not None
+
+    def __str__(self) -> str:
+        value = self.value
+        return value if isinstance(value, str) else ""
+
+    def __repr__(self) -> str:
+        return f"ModelOutputThunk({self.value!r})"
+
+    async def avalue(self) -> str:
+        """The text, generated now if it has not been.
+
+        Raises:
+            BaseException: What the backend raises. What it wrote before is not a value then.
+            asyncio.CancelledError: If this task is cancelled. If no other task waits for the
+                output, the backend is closed first.
+        """
+        if self._generating is not None:
+            return await self._generating.avalue()
+        if self._value is None:
+            message = "this output has neither a value nor a backend to generate it"
+            raise RunError(message)
+        return self._value
+
+    def astream(self) -> AsyncGenerator[str]:
+        """The pieces of text as they come. For one consumer; leaving early cancels the rest.
+
+        Raises:
+            RunError: If the stream has a consumer already, or the text is complete.
+        """
+        if self._generating is None:
+            raise already_computed()
+        return self._generating.astream()
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self.astream()
+
+    async def cancel_generation(self) -> None:
+        """Stop generating, and return when the backend is closed.
+
+        Does nothing to an output that is complete, or was cancelled before. Otherwise unread text
+        is dropped, the stream's consumer sees its end, and the telemetry span is ended. The value
+        is what had come so far.
+
+        Raises:
+            asyncio.CancelledError: If this task is cancelled meanwhile. The backend is closed and
+                the span ended before it is raised.
+        """
+        if self._generating is not None:
+            await self._generating.cancel()
+
+
+def already_computed() -> RunError:
+    """The error for streaming an output that is complete."""
+    return RunError("the output is complete, so there is nothing to stream; read its value")

@@ -1,0 +1,2 @@
+from .verdicts import Check as Check
+from .verdicts import Verdict as Verdict

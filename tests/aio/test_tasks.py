@@ -1,0 +1,90 @@
+"""Tests of `streamval.aio.tasks`."""
+
+import asyncio
+
+import pytest
+
+from streamval import bridge
+from streamval.aio.tasks import side_by_side
+from streamval.errors import RunError
+from tests.support.virtual_time import run_virtually
+
+
+class Source:
+    """An async generator that says how far it got and whether it was closed."""
+
+    def __init__(self, *items, hang=False, slow_close=False):
+        self.items = items
+        self.hang = hang
+        self.slow_close = slow_close
+        self.opened = self.closed = self.read = 0
+
+    async def __call__(self):
+        self.opened += 1
+        try:
+            for item in self.items:
+                if isinstance(item, BaseException):
+                    raise item
+                self.read += 1
+                yield item
+            if self.hang:
+                await asyncio.Event().wait()
+        finally:
+            if self.slow_close:
+                await asyncio.sleep(0.01)
+            self.closed += 1
+
+
+def test_outside_an_event_loop_the_error_says_what_to_do():
+    seen = []
+    bridge.from_async_iterable(Source(1)).subscribe(print, seen.append)
+    assert isinstance(seen[0], RunError)
+    assert "asyncio.run" in str(seen[0])
+
+
+async def test_side_by_side_keeps_the_order_and_cancels_the_rest_at_an_error():
+    async def after(turns, value):
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return value
+
+    assert await side_by_side(after(3, "a"), after(1, "b")) == ["a", "b"]
+    ended = []
+
+    async def hangs():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def raises():
+        await asyncio.sleep(0)
+        raise ValueError("one")
+
+    with pytest.raises(ValueError, match="one"):
+        await side_by_side(hangs(), raises())
+    assert ended == [True]
+
+
+def test_side_by_side_does_not_wait_for_what_ignores_its_cancellation():
+    async def stubborn():
+        while True:
+            try:
+                await asyncio.sleep(1000)
+                return
+            except asyncio.CancelledError:
+                pass
+
+    async def raises():
+        await asyncio.sleep(1)
+        raise ValueError("one")
+
+    async def main():
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        with pytest.raises(ValueError, match="one"):
+            await side_by_side(stubborn(), raises())
+        at = asyncio.get_running_loop().time()
+        await asyncio.sleep(2000)
+        return at
+
+    assert run_virtually(main())[0] < 10

@@ -1,0 +1,111 @@
+"""Tests of `streamval.backends.local`."""
+
+import asyncio
+
+import httpx
+import pytest
+from pydantic import BaseModel, Field
+
+import streamval as sv
+from streamval.backends.local import model_path
+from streamval.errors import BackendError
+
+
+class City(BaseModel):
+    name: str
+    people: int = Field(ge=0)
+    rivers: list[str] = []
+
+
+@pytest.mark.local_model
+async def test_the_embedded_model_writes_by_a_grammar(local_backend):
+    pipeline = sv.Pipeline(local_backend, format=City)
+    result = await pipeline.run("The city of Rome, as JSON:\n", max_tokens=120)
+    assert isinstance(result.parsed, City) or "EOF" in result.failures[0].reason
+
+
+pytestmark = pytest.mark.local_model
+PROMPT = "Facts about water:\n\nWater is"
+
+
+async def metric(backend, name):
+    async with httpx.AsyncClient() as client:
+        lines = (await client.get(f"{await backend.address()}/metrics")).text.splitlines()
+    return float(next(ln.split()[1] for ln in lines if ln.startswith(f"llamacpp:{name} ")))
+
+
+async def idle(backend):
+    async with asyncio.timeout(30):
+        while await metric(backend, "requests_processing"):
+            await asyncio.sleep(0.05)
+
+
+async def test_it_is_seeded_and_counts_its_tokens(local_backend):
+    pipeline = sv.Pipeline(local_backend, options={"max_tokens": 12})
+    first, second = await pipeline.run(PROMPT), await pipeline.run(PROMPT)
+    assert first.text == second.text != ""
+    assert (first.usage.completion_tokens, first.usage.source) == (12, "backend")
+    assert first.usage.prompt_tokens > 3
+
+
+async def test_a_fail_stops_the_server_from_generating(local_backend):
+    await idle(local_backend)
+    before = await metric(local_backend, "tokens_predicted_total")
+    first = sv.stream_check(lambda _: (False, "no"), "fails at once")
+    result = await sv.Pipeline(
+        local_backend, requirements=[first], options={"max_tokens": 400}
+    ).run(PROMPT)
+    await idle(local_backend)
+    generated = await metric(local_backend, "tokens_predicted_total") - before
+    assert not result.success
+    assert generated < 60  # a sentence and what was on its way, of the 400 asked for
+
+
+async def test_cancelling_the_task_stops_it_too(local_backend):
+    before = await metric(local_backend, "tokens_predicted_total")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await sv.Pipeline(local_backend, options={"max_tokens": 2000}).run(PROMPT)
+    await idle(local_backend)
+    assert await metric(local_backend, "tokens_predicted_total") - before < 500
+
+
+async def test_it_breaks_a_rule_is_cancelled_continues_and_finishes(local_backend):
+    pipeline = sv.Pipeline(
+        local_backend,
+        requirements=[sv.NoRepetition()],
+        retry=sv.Repair(loop_budget=4),
+        options={"max_tokens": 60},
+    )
+    events = [event async for event in pipeline.start(PROMPT)]
+    retries = [event for event in events if event.type == "retry"]
+    assert retries[0].mode == "continue"
+    assert retries[0].keep_chunks > 0
+    assert "again" in retries[0].reason
+    assert events[-1].success
+    assert events[-1].usage.reused_tokens > 0
+    first = [e.text for e in events if e.type == "chunk" and e.attempt == 1]
+    assert all(text in events[-1].full_text for text in first)
+
+
+async def test_it_judges_when_asked_as_a_plain_string(local_backend):
+    result = await sv.Pipeline(
+        local_backend, requirements=["It is about water."], options={"max_tokens": 10}
+    ).run(PROMPT)
+    (verdict,) = result.validations
+    assert isinstance(verdict.thunk.value, str)
+    assert verdict.as_bool() is result.success
+
+
+async def test_what_the_server_refuses_is_a_clear_error(local_backend):
+    with pytest.raises(BackendError, match="refused"):
+        await sv.Pipeline(local_backend).run("word " * 6000)
+
+
+def test_a_model_file_that_is_damaged_is_put_together_again(tmp_path, monkeypatch):
+    # Not the one that a running server has mapped into its memory.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = model_path()
+    good = path.read_bytes()
+    path.write_bytes(good[:1000])
+    assert model_path().read_bytes() == good

@@ -1,0 +1,140 @@
+"""Tests of `streamval.contracts.remedy`."""
+
+import json
+
+from pydantic import Field
+
+from streamval import Expression, LLMDataModel, contract
+from tests.support.sources import Spoken
+from tests.support.virtual_time import run_virtually
+
+
+class Question(LLMDataModel):
+    text: str = Field(description="What is asked.")
+    limit: int = Field(default=20, description="Letters at most.")
+
+
+class Answer(LLMDataModel):
+    text: str = Field(description="The answer, in a few words.")
+    sure: bool = False
+
+
+NOW = {"delay": 0, "jitter": 0}
+
+
+def answer(text, **more):
+    return json.dumps({"text": text, **more})
+
+
+def says(*answers):
+    """A backend with an answer an attempt, and the last one for good."""
+
+    class Says(Spoken):
+        def deltas_of(self, request):
+            text = answers[min(len(self.requests), len(answers)) - 1]
+            if not isinstance(text, str):
+                return [text]
+            return [text[n : n + 4] for n in range(0, len(text), 4)]
+
+    return Says()
+
+
+def prompts(backend):
+    return [request.messages[-1].content for request in backend.requests]
+
+
+def made(backend, *, act=None, pre=None, post=None, forward=None, **options):
+    """An instance of a class under contract, of these functions."""
+    options.setdefault("remedy_retry_params", NOW)
+
+    class Made(Expression):
+        prompt = "Answer the question."
+        forwarded = ()
+
+        def forward(self, question: Question, **kwargs) -> Answer:
+            self.forwarded = (*self.forwarded, (question, kwargs))
+            if forward is not None:
+                return forward(self)
+            return self.contract_result or Answer(text="fallback")
+
+    for name, function in (("pre", pre), ("post", post), ("act", act)):
+        if function is not None:
+            setattr(Made, name, function)
+    contract(backend=backend, **options)(Made)
+    return Made()
+
+
+def refuses(*bad):
+    def condition(self, value):
+        if value.text in bad:
+            raise ValueError(f"{value.text} will not do")
+
+    return condition
+
+
+Q = Question(text="Who?")
+
+
+def test_a_wrong_type_is_cut_at_its_value_and_the_remedy_sees_which_one():
+    backend = says('{"text": 7, "sure": true, "more": "' + "x" * 500, answer("Ann"))
+    expression = made(backend)
+    assert expression(Q).text == "Ann"
+    assert backend.said < 20
+    assert "- $.text: Input should be a valid string, not 7" in prompts(backend)[1]
+
+
+def test_what_post_refuses_is_remedied_and_judged_again():
+    backend = says(answer("Bob"), answer("Eve"), answer("Ann"))
+    expression = made(backend, post=refuses("Bob", "Eve"))
+    assert expression(Q).text == "Ann"
+    assert "- Bob will not do" in prompts(backend)[1]
+    assert "Bob" not in prompts(backend)[2]
+    assert "- Eve will not do" in prompts(backend)[2]
+
+
+def test_errors_accumulate_where_wanted():
+    backend = says(answer("Bob"), answer("Eve"), answer("Ann"))
+    made(backend, post=refuses("Bob", "Eve"), accumulate_errors=True)(Q)
+    assert "- Bob will not do\n- Eve will not do" in prompts(backend)[2]
+
+
+def test_the_prompt_may_name_fields_of_the_input():
+    class Named(Expression):
+        prompt = "Answer in {{limit}} letters."
+
+        def forward(self, question: Question) -> Answer:
+            return self.contract_result
+
+    backend = says(answer("Ann"))
+    contract(backend=backend)(Named)
+    Named()(Q)
+    assert "Answer in 20 letters." in prompts(backend)[0]
+
+
+def test_pauses_grow_up_to_their_limit():
+    params = {"tries": 4, "delay": 1, "backoff": 2, "max_delay": 3, "jitter": 0}
+    expression = made(says(answer("Bob")), post=refuses("Bob"), remedy_retry_params=params)
+    _, seconds = run_virtually(expression.acall(Q))
+    assert seconds == 1 + 2 + 3 + 3
+
+
+def test_jitter_adds_a_part_of_the_delay():
+    params = {"tries": 1, "delay": 10, "max_delay": 100, "jitter": 0.5}
+    expression = made(says(answer("Bob")), post=refuses("Bob"), remedy_retry_params=params)
+    _, seconds = run_virtually(expression.acall(Q))
+    assert 10 <= seconds <= 15
+
+
+def test_the_last_remedy_is_judged():
+    judged = []
+
+    def post(self, output):
+        judged.append(output.text)
+        raise ValueError("never")
+
+    params = {**NOW, "tries": 2}
+    backend = says(answer("a"), answer("b"), answer("c"))
+    expression = made(backend, post=post, remedy_retry_params=params)
+    expression(Q)
+    assert judged == ["a", "b", "c"]
+    assert not expression.contract_successful

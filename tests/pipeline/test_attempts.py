@@ -1,0 +1,57 @@
+"""Tests of `streamval.pipeline.attempts`."""
+
+import streamval as sv
+from tests.support.sources import Judge, Spoken, fails_on, watch
+
+
+async def test_loop_budget_counts_attempts_in_all():
+    backend = Spoken("One.")
+    pipeline = sv.Pipeline(backend, requirements=[Judge("fail")], retry=sv.Repair(loop_budget=3))
+    result = await pipeline.run("go")
+    assert (backend.opened, len(result.attempts), result.success) == (3, 3, False)
+    backend = Spoken("One.")
+    await sv.Pipeline(backend, requirements=[Judge("fail")], retry=sv.Repair(loop_budget=1)).run(
+        "x"
+    )
+    assert backend.opened == 1
+
+
+async def test_continue_keeps_the_delivered_chunks_and_asks_only_for_the_rest():
+    backend = Spoken(
+        ["Good one. ", "Good two. ", "Bad. ", "Never. "], [" Good", " three."], supports_prefix=True
+    )
+    judge = Judge(fails_on("Bad."))
+    events = await watch(sv.Pipeline(backend, requirements=[judge], retry=sv.Repair()).start("go"))
+    assert backend.requests[1].prefix == "Good one. Good two."
+    retry = next(event for event in events if event.type == "retry")
+    assert (retry.mode, retry.keep_chunks, retry.attempt) == ("continue", 2, 2)
+    chunks = [event for event in events if event.type == "chunk"]
+    assert [(c.chunk_index, c.text, c.attempt) for c in chunks] == [
+        *((0, "Good one.", 1), (1, "Good two.", 1), (2, "Good three.", 2)),
+    ]
+    whole = events[-1].full_text
+    assert whole == "Good one. Good two. Good three."
+    assert [whole[c.start : c.end] for c in chunks] == [c.text for c in chunks]
+
+
+async def test_restart_discards_what_was_delivered():
+    backend = Spoken(["One. ", "Bad. ", "x"], ["Two."])
+    run = sv.Pipeline(
+        backend, requirements=[Judge(fails_on("Bad."))], retry=sv.Repair(mode="restart")
+    ).start("go")
+    events = []
+    run.subscribe(events.append)
+    result = await run
+    retry = next(event for event in events if event.type == "retry")
+    assert (retry.mode, retry.keep_chunks) == ("restart", 0)
+    assert backend.requests[1].prefix is None
+    assert result.text == run.text == "Two."
+
+
+async def test_a_failed_final_validation_restarts_even_where_the_backend_can_continue():
+    backend = Spoken(["Wrong."], ["Right."], supports_prefix=True)
+    judge = Judge("pass", whole=lambda text: text == "Right.")
+    events = await watch(sv.Pipeline(backend, requirements=[judge], retry=sv.Repair()).start("go"))
+    retry = next(event for event in events if event.type == "retry")
+    assert (retry.mode, retry.keep_chunks) == ("restart", 0)
+    assert events[-1].full_text == "Right."

@@ -1,0 +1,31 @@
+"""Tests of `streamval.pipeline.emitter`."""
+
+import pytest
+from pydantic import ValidationError
+
+from streamval.aio.gate import Gate
+from streamval.events import TokenEvent
+from streamval.pipeline.emitter import Emitter
+from streamval.pipeline.subscribers import Subscribers
+
+
+def test_without_a_subscriber_no_event_is_made():
+    emitter = Emitter(Subscribers(Gate()), "run")
+    assert not emitter.listening
+    emitter.emit(TokenEvent, text=object())  # which would be refused
+
+
+def test_an_event_has_the_runs_id_and_the_attempt():
+    subscribers, seen = Subscribers(Gate()), []
+    subscribers.add(seen.append)
+    emitter = Emitter(subscribers, "run")
+    emitter.attempt = 3
+    emitter.emit(TokenEvent, text="Hi")
+    assert [(event.run_id, event.attempt, event.text) for event in seen] == [("run", 3, "Hi")]
+
+
+def test_fields_are_validated():
+    subscribers = Subscribers(Gate())
+    subscribers.add(lambda event: None)
+    with pytest.raises(ValidationError):
+        Emitter(subscribers, "run").emit(TokenEvent, text=5)

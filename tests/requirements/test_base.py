@@ -1,0 +1,69 @@
+"""Tests of `streamval.requirements.base`."""
+
+import asyncio
+
+import pytest
+
+import streamval as sv
+from streamval.errors import UsageError, ValidatorError
+from streamval.types.context import Context
+
+
+async def streamed(requirement, text, *, chunking="sentence"):
+    """(success, delivered text, reasons) of a text under one requirement."""
+    result = await sv.Pipeline(
+        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
+    ).run("go")
+    return result.success, result.text, [failure.reason for failure in result.failures]
+
+
+def whole(text):
+    return Context().with_output(text)
+
+
+async def test_the_default_is_unknown_and_the_end_decides():
+    seen = []
+
+    def validate(ctx):
+        seen.append(str(ctx.last_output()))
+        return sv.ValidationResult(len(seen[-1]) < 10, reason="too long")
+
+    assert await streamed(sv.Requirement("short", validate), "One. Two.") == (True, "One. Two.", [])
+    assert seen == ["One. Two."]
+    _, _, reasons = await streamed(sv.Requirement("short", validate), "One. Two. Three.")
+    assert reasons == ["too long"]
+
+
+async def test_a_validation_fn_may_be_async_or_return_a_bool():
+    async def later(ctx):
+        await asyncio.sleep(0)
+        return False
+
+    assert (await streamed(sv.Requirement("x", later), "One."))[0] is False
+    assert (await streamed(sv.Requirement("x", lambda ctx: True), "One."))[0] is True
+
+
+async def test_a_validation_fn_that_returns_something_else_is_named():
+    with pytest.raises(ValidatorError, match=r"simple_validate\(\)"):
+        await streamed(sv.Requirement("x", lambda ctx: "yes"), "One.")
+
+
+def test_simple_validate():
+    with_reason = sv.simple_validate(lambda text: (text == "ok", "say ok"))
+    assert bool(with_reason(whole("ok")))
+    assert with_reason(whole("no")).reason == "say ok"
+    assert not sv.simple_validate(lambda text: text == "ok")(whole("no"))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"timeout": 0}, "timeout"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"validation_fn": "text"}, "callable"),
+    ],
+)
+def test_wrong_options_are_refused(options, says):
+    with pytest.raises(UsageError, match=says):
+        sv.Requirement("x", **options)

@@ -1,0 +1,81 @@
+"""Tests of `streamval.requirements.function`."""
+
+import asyncio
+import threading
+
+import pytest
+
+import streamval as sv
+from streamval.errors import UsageError, ValidatorError
+from streamval.types.context import Context
+
+
+async def streamed(requirement, text, *, chunking="sentence"):
+    """(success, delivered text, reasons) of a text under one requirement."""
+    result = await sv.Pipeline(
+        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
+    ).run("go")
+    return result.success, result.text, [failure.reason for failure in result.failures]
+
+
+def whole(text):
+    return Context().with_output(text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "success", "reason"),
+    [
+        (True, "pass", None),
+        (False, "fail", None),
+        (None, "unknown", None),
+        ((True, "complaint"), "pass", None),
+        ((False, "complaint"), "fail", "complaint"),
+        (sv.PartialValidationResult("unknown", reason="r"), "unknown", "r"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["plain", "async", "blocking"])
+async def test_stream_check_takes_every_kind_of_answer(answer, success, reason, kind):
+    async def later(_):
+        await asyncio.sleep(0)
+        return answer
+
+    fn = later if kind == "async" else lambda _: answer
+    check = sv.stream_check(fn, "check", blocking=kind == "blocking")
+    result = await check.stream_validate("chunk", backend=None, ctx=None)
+    assert (result.success, result.reason) == (success, reason)
+
+
+async def test_blocking_runs_on_a_thread():
+    threads = []
+    check = sv.stream_check(
+        lambda _: bool(threads.append(threading.current_thread())) or True, blocking=True
+    )
+    await streamed(check, "One. Two.")
+    assert threading.main_thread() not in threads
+    assert len(threads) == 2
+
+
+async def test_at_the_end_of_a_stream_it_asks_nothing_again():
+    asked = []
+    check = sv.stream_check(lambda text: bool(asked.append(text)) or True)
+    assert (await streamed(check, "One. Two."))[0]
+    assert asked == ["One.", "Two."]
+
+
+async def test_an_output_that_was_not_streamed_is_judged_as_one_chunk():
+    check = sv.stream_check(lambda text: (len(text) < 5, "long"))
+    assert (await check.validate(None, whole("Longer."))).reason == "long"
+
+
+async def test_stream_check_refuses_other_answers_and_other_things():
+    with pytest.raises(ValidatorError, match="returned 'yes'"):
+        await streamed(sv.stream_check(lambda _: "yes"), "One.")
+    with pytest.raises(UsageError, match="needs a function"):
+        sv.stream_check("text")
+
+
+def test_the_description_comes_from_the_function():
+    def polite(text):
+        """Stay polite."""
+
+    assert sv.stream_check(polite).description == "Stay polite."

@@ -1,0 +1,186 @@
+"""Tests of `streamval.requirements.privacy`."""
+
+import pytest
+
+import streamval as sv
+from streamval.errors import UsageError
+from tests.support.sources import Spoken
+
+
+async def run_of(requirement, text, chunking="sentence", size=3):
+    backend = Spoken(*(text[n : n + size] for n in range(0, len(text), size)))
+    return await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("x")
+
+
+@pytest.mark.parametrize("chunking", ["word", None, "sentence"])
+@pytest.mark.parametrize(
+    ("leak", "kind"),
+    [
+        ("4111 1111 1111 1111 123", "a payment card number"),
+        ("4111111111111111 12/27 CVV 123", "a payment card number"),
+        ("2 4111-1111-1111-1111", "a payment card number"),
+        ("4111 1111 1111 1111 " + "7 " * 30, "a payment card number"),
+        ("AB12 DE89 3704 0044 0532 0130 00", "an IBAN"),
+    ],
+)
+async def test_a_number_beside_other_numbers_is_found(leak, kind, chunking):
+    result = await run_of(sv.no_personal_data(), f"Pay with {leak} today. Or not.", chunking)
+    assert result.failures[0].reason == f"it contains {kind}"
+    assert "1111" not in result.text
+    assert "0532" not in result.text
+
+
+@pytest.mark.parametrize(
+    "text", ["Install react@18.2.0 now.", "See image@2x.png there.", "foo@1.2.3", "a@b and @c.d"]
+)
+async def test_what_only_looks_like_an_address(text):
+    assert (await run_of(sv.no_personal_data(), text)).success
+
+
+ALLOWED = [
+    *("See https://example.org.", "See https://example.org, and", "**https://example.org**"),
+    *("Go to https://example.org! Now", "“https://example.org”", "www.example.org."),
+    *("Compute 7//2 now", "x = 1 //comment", "latex a \\\\hline", "C:\\Users\\ann", "a: //x"),
+    *("(https://example.org/a_(b))", "<https://example.org>", "http: nothing", "https://"),
+]
+
+
+@pytest.mark.parametrize("text", ALLOWED)
+async def test_allowed_links_and_what_is_no_link(text):
+    allowed = sv.allowed_hosts(["example.org", "www.example.org"])
+    assert (await run_of(allowed, text)).success
+
+
+@pytest.mark.parametrize(
+    "link", ["https:evil.test", "https:/evil.test", "ftp://evil.test", "//evil.test"]
+)
+async def test_odd_links_are_links(link):
+    result = await run_of(sv.allowed_hosts(["example.org"]), f"See {link} now.")
+    assert result.failures[0].reason == "it contains a link to evil.test"
+
+
+@pytest.mark.parametrize("make", [sv.no_personal_data, lambda: sv.allowed_hosts(["a.org"])])
+@pytest.mark.parametrize("unit", ["deadbeef", "a1b2", "1", "a.", "x-"])
+async def test_a_word_of_any_length_is_read_once(make, unit):
+    """Read again for each character, it would take ten minutes: the test would time out."""
+    text = "data " + unit * (80_000 // len(unit)) + " and more" * 20
+    assert (await run_of(make(), text, size=4000)).success
+
+
+CARD = "4111 1111 1111 1111"
+
+
+IBAN = "DE89 3704 0044 0532 0130 00"
+
+
+KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
+TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+async def judged(requirement, text, *, chunking="sentence", size=3):
+    """(success, delivered, reason, characters generated), in deltas of some characters."""
+    deltas = [text[n : n + size] for n in range(0, len(text), size)]
+    backend = Spoken(*deltas)
+    result = await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("go")
+    reason = result.failures[0].reason if result.failures else None
+    return result.success, result.text, reason, len(result.attempts[0].text)
+
+
+async def failing(requirement, text, **options):
+    success, delivered, reason, written = await judged(requirement, text, **options)
+    assert not success
+    return delivered, reason, written
+
+
+async def passing(requirement, text, **options):
+    success, delivered, reason, _ = await judged(requirement, text, **options)
+    assert success, reason
+    assert delivered == text.strip()
+
+
+async def on_the_whole(requirement, text):
+    return await requirement.validate(None, sv.Context().with_output(text))
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize("chunking", [None, "word", "sentence"])
+@pytest.mark.parametrize(
+    ("requirement", "leak", "reason"),
+    [
+        (sv.no_secrets, KEY, "an AWS Access Key"),
+        (sv.no_secrets, TOKEN, "a GitHub Token"),
+        (sv.no_secrets, "-----BEGIN RSA PRIVATE KEY----- MIIE", "a Private Key"),
+        (sv.no_personal_data, "ann@example.org", "an e-mail address"),
+        (sv.no_personal_data, CARD, "a payment card number"),
+        (sv.no_personal_data, IBAN, "an IBAN"),
+        (sv.no_personal_data, "+49 30 901820", "a telephone number"),
+    ],
+)
+async def test_nothing_of_a_leak_is_delivered(requirement, leak, reason, chunking, size):
+    text = f"Here it is: {leak} and keep it safe. Bye now."
+    delivered, said, _ = await failing(requirement(), text, chunking=chunking, size=size)
+    assert said == f"it contains {reason}"
+    assert leak[:8].strip() not in delivered
+    assert not await on_the_whole(requirement(), text)
+
+
+@pytest.mark.parametrize("chunking", [None, "word", "sentence"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In 2024 there were 15 of them, at 4111 1111 1111 1112 metres.",
+        "Version 3.12.1, commit 9f86d081884c7d65. Write to us at once.",
+        "The answer is 42",
+        "GB and US are countries. DE too.",
+    ],
+)
+async def test_what_is_no_leak_passes_whole(text, chunking):
+    await passing(sv.no_personal_data("US"), text, chunking=chunking)
+    await passing(sv.no_secrets(), text, chunking=chunking)
+
+
+async def test_a_region_tells_its_own_numbers():
+    text = "Call (415) 555-2671 today. Or not."
+    await passing(sv.no_personal_data(), text)
+    assert (await failing(sv.no_personal_data("US"), text))[1] == "it contains a telephone number"
+    with pytest.raises(UsageError, match="'Germany'"):
+        sv.no_personal_data("Germany")
+
+
+def test_the_reason_never_tells_the_secret_and_the_prompt_not_the_rule():
+    for requirement in (sv.no_secrets(), sv.no_personal_data()):
+        assert requirement.check_only
+
+
+@pytest.mark.parametrize("chunking", [None, "word", "sentence"])
+@pytest.mark.parametrize(
+    ("link", "host"),
+    [
+        ("https://evil.test/x", "evil.test"),
+        ("[good](https://evil.test)", "evil.test"),
+        ("https://example.org@evil.test/", "evil.test"),
+        ("https:\\\\evil.test", "evil.test"),
+        ("//evil.test/x", "evil.test"),
+        ("www.evil.test", "www.evil.test"),
+        ("https://example.org.evil.test", "example.org.evil.test"),
+        ("HTTPS://EVIL.test", "evil.test"),
+        ("https://notexample.org", "notexample.org"),
+    ],
+)
+async def test_a_link_to_elsewhere_is_never_delivered(link, host, chunking):
+    text = f"Look at {link} now. It is good."
+    delivered, reason, _ = await failing(sv.allowed_hosts(["Example.org"]), text, chunking=chunking)
+    assert reason == f"it contains a link to {host}"
+    assert "evil" not in delivered
+
+
+async def test_allowed_links_pass():
+    text = "See https://example.org/a, https://docs.example.org:8080/x?y and a/b. // done"
+    await passing(sv.allowed_hosts(["example.org", "done"]), text.replace("//  done", ""))
+
+
+def test_a_host_is_a_host():
+    with pytest.raises(UsageError, match="needs hosts"):
+        sv.allowed_hosts(["https://example.org/x"])

@@ -1,0 +1,103 @@
+"""Tests of `streamval.requirements.repetition`."""
+
+import pytest
+
+import streamval as sv
+from streamval import requirements as reqs
+from streamval.errors import UsageError
+from streamval.types.context import Context
+from tests.support.sources import Spoken
+
+
+async def run_of(requirement, text, chunking="sentence", size=3):
+    backend = Spoken(*(text[n : n + size] for n in range(0, len(text), size)))
+    return await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("x")
+
+
+@pytest.mark.parametrize(
+    ("text", "success"),
+    [
+        ("What is 3 + 4? What is 3 × 4?", True),
+        ("今日は天気がいい。今日は天気がいい。", False),
+        ("Is it so nice? It is so nice.", True),
+    ],
+)
+async def test_what_counts_as_the_same(text, success):
+    assert (await run_of(sv.NoRepetition(), text)).success is success
+
+
+async def judged(requirement, text, *, chunking="sentence", size=3):
+    """(success, delivered, reason, characters generated), in deltas of some characters."""
+    deltas = [text[n : n + size] for n in range(0, len(text), size)]
+    backend = Spoken(*deltas)
+    result = await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("go")
+    reason = result.failures[0].reason if result.failures else None
+    return result.success, result.text, reason, len(result.attempts[0].text)
+
+
+async def failing(requirement, text, **options):
+    success, delivered, reason, written = await judged(requirement, text, **options)
+    assert not success
+    return delivered, reason, written
+
+
+async def passing(requirement, text, **options):
+    success, delivered, reason, _ = await judged(requirement, text, **options)
+    assert success, reason
+    assert delivered == text.strip()
+
+
+async def on_the_whole(requirement, text):
+    return await requirement.validate(None, sv.Context().with_output(text))
+
+
+async def test_a_loop_is_cut_in_the_middle_of_its_sentence():
+    text = "It goes " + "round and round the house " * 30
+    _, reason, written = await failing(sv.NoLoop(), text, chunking="word")
+    assert reason == "it says 'round and round the house' again and again"
+    assert written < 100
+
+
+@pytest.mark.parametrize("chunking", ["sentence", "word", None])
+async def test_a_loop_is_found_whatever_the_chunks(chunking):
+    text = "Well. " + "I know. You know. " * 6
+    assert (await failing(sv.NoLoop(), text, chunking=chunking))[1].startswith("it says 'i know")
+
+
+@pytest.mark.parametrize(
+    "text", ["No, no, no, no!", "The more the better, the more the merrier, the more the messier."]
+)
+async def test_what_is_no_loop(text):
+    await passing(sv.NoLoop(), text)
+    assert await on_the_whole(sv.NoLoop(), text)
+
+
+async def test_a_loop_in_the_whole_output():
+    assert not await on_the_whole(sv.NoLoop(), "a b c d " * 9)
+
+
+def test_once_is_no_loop():
+    with pytest.raises(UsageError, match="at least 2"):
+        sv.NoLoop(times=1)
+
+
+async def streamed(requirement, text, *, chunking="sentence"):
+    """(success, delivered text, reasons) of a text under one requirement."""
+    result = await sv.Pipeline(
+        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
+    ).run("go")
+    return result.success, result.text, [failure.reason for failure in result.failures]
+
+
+def whole(text):
+    return Context().with_output(text)
+
+
+async def test_no_repetition():
+    text = "Water is wet here. Yes. Yes. WATER is wet, here! More."
+    assert await streamed(reqs.NoRepetition(), text) == (
+        *(False, "Water is wet here. Yes. Yes."),
+        ["it says 'WATER is wet, here!' again"],
+    )
+    again = await reqs.NoRepetition().validate(None, whole("It is so. It is so."))
+    assert not again

@@ -1,0 +1,94 @@
+"""Tests of `streamval.requirements.words`."""
+
+import pytest
+
+import streamval as sv
+from streamval import requirements as reqs
+from streamval.errors import UsageError
+from tests.support.sources import Spoken
+
+
+async def judged(requirement, text, *, chunking="sentence", size=3):
+    """(success, delivered, reason, characters generated), in deltas of some characters."""
+    deltas = [text[n : n + size] for n in range(0, len(text), size)]
+    backend = Spoken(*deltas)
+    result = await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("go")
+    reason = result.failures[0].reason if result.failures else None
+    return result.success, result.text, reason, len(result.attempts[0].text)
+
+
+async def failing(requirement, text, **options):
+    success, delivered, reason, written = await judged(requirement, text, **options)
+    assert not success
+    return delivered, reason, written
+
+
+async def passing(requirement, text, **options):
+    success, delivered, reason, _ = await judged(requirement, text, **options)
+    assert success, reason
+    assert delivered == text.strip()
+
+
+async def test_required_words_pass_with_the_last_and_fail_at_the_end():
+    words = sv.required_words(["Dear", "kind regards"])
+    await passing(words, "DEAR Ann. I am late. Kind\nregards, Bob. And more.")
+    _, reason, _ = await failing(words, "Dear Ann. I am late.")
+    assert reason == 'it never says "kind regards"'
+
+
+async def test_required_words_can_hold_until_they_have_come():
+    delivered, _, _ = await failing(sv.required_words(["late"], hold=True), "Dear Ann. Bye. Bye.")
+    assert delivered == ""
+
+
+@pytest.mark.parametrize("make", [sv.required_words, sv.forbidden_words, sv.allowed_hosts])
+@pytest.mark.parametrize("given", ["Dear", []])
+def test_a_list_is_wanted(make, given):
+    with pytest.raises(UsageError, match=make.__name__):
+        make(given)
+
+
+async def streamed(requirement, text, *, chunking="sentence"):
+    """(success, delivered text, reasons) of a text under one requirement."""
+    result = await sv.Pipeline(
+        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
+    ).run("go")
+    return result.success, result.text, [failure.reason for failure in result.failures]
+
+
+async def test_forbidden_words_as_whole_words_in_any_case():
+    forbidden = reqs.forbidden_words(["cat", "in order to"])
+    assert (await streamed(forbidden, "Concatenate. Fine."))[0]
+    assert await streamed(forbidden, "Fine. A Cat sat. No.") == (
+        *(False, "Fine."),
+        ["it says 'Cat'"],
+    )
+    assert (await streamed(forbidden, "Try in\norder  to win."))[0] is False
+    assert forbidden.check_only
+
+
+async def test_a_phrase_across_chunks_is_found_at_the_end():
+    assert (await streamed(reqs.forbidden_words(["in order to"]), "in order to", chunking="word"))[
+        2
+    ] == ["it says 'in order to'"]
+
+
+async def test_patterns():
+    assert (await streamed(reqs.forbidden_pattern(r"\d{4}"), "Fine. Pin 1234. No."))[1] == "Fine."
+    bullets = reqs.required_pattern(r"^- ", each=True)
+    assert (await streamed(bullets, "- a\n- b\nc\n- d", chunking="line"))[1] == "- a\n- b"
+    somewhere = reqs.required_pattern("moon")
+    assert (await streamed(somewhere, "The sun. The moon."))[0]
+    assert (await streamed(somewhere, "The sun."))[2] == ["nothing in the output matches"]
+
+
+@pytest.mark.parametrize("make", [reqs.forbidden_pattern, reqs.required_pattern])
+def test_a_pattern_that_is_none_is_refused(make):
+    with pytest.raises(UsageError, match="not a regular expression"):
+        make("(")
+
+
+@pytest.mark.parametrize("words", ["cat", [], [" "]])
+def test_forbidden_words_wants_a_list_of_words(words):
+    with pytest.raises(UsageError, match="forbidden_words"):
+        reqs.forbidden_words(words)

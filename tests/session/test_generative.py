@@ -1,0 +1,168 @@
+"""Tests of `streamval.session.generative`."""
+
+import json
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel
+
+import streamval as sv
+from streamval import generative, start_session
+from streamval.errors import OutputTypeError, UsageError
+from tests.support.sources import Spoken
+
+
+@generative
+def sentiment(text: str) -> Literal["positive", "negative"]:
+    """Classify the sentiment of the text."""
+
+
+@generative
+async def words(text: str, limit: int = 3) -> list[str]:
+    """The longest words."""
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+@generative
+def city(country: str) -> City:
+    """A city."""
+
+
+def says(*results):
+    return start_session(Spoken(*([json.dumps({"result": result})] for result in results)))
+
+
+short = sv.req("short", sv.simple_validate(lambda text: (len(text) < 20, f"{len(text)} is long")))
+
+
+def test_a_typed_result():
+    m = says("positive")
+    assert sentiment(m, text="I love it!") == "positive"
+    prompt = m.backend.requests[0].messages[0].content
+    assert "def sentiment(text: str)" in prompt
+    assert "Classify the sentiment" in prompt
+    assert "text = 'I love it!'" in prompt
+    assert m.backend.requests[0].format.model_json_schema()["properties"]["result"]["enum"]
+
+
+async def test_an_async_one():
+    assert await words(says(["a", "b"]), text="a b") == ["a", "b"]
+
+
+def test_a_model():
+    assert city(says({"name": "Rome", "people": 3}), country="Italy") == City(name="Rome", people=3)
+
+
+def test_json_with_text_around_it():
+    m = start_session(Spoken('Sure:\n```json\n{"result": "negative"}\n```'))
+    assert sentiment(m, text="x") == "negative"
+
+
+def test_a_result_of_the_wrong_type_is_asked_for_again_with_the_reason():
+    m = says("neutral", "negative")
+    assert sentiment(m, text="x") == "negative"
+    assert "Input should be 'positive' or 'negative'" in m.backend.requests[1].messages[0].content
+
+
+@pytest.mark.parametrize("answer", ["no JSON", '{"result": "neutral"}', "", '{"result'])
+def test_one_that_never_comes_is_an_error(answer):
+    m = start_session(Spoken(answer))
+    with pytest.raises(OutputTypeError, match="sentiment"):
+        sentiment(m, text="x")
+    assert m.backend.opened == 2
+
+
+def test_requirements_judge_the_result_and_not_its_json():
+    seen = []
+
+    def judge(text):
+        seen.append(text)
+        return len(seen) > 1, "again"
+
+    m = says("positive", "negative")
+    requirement = sv.req("twice", sv.simple_validate(judge))
+    assert sentiment(m, text="x", requirements=[requirement]) == "negative"
+    assert seen == ["positive", "negative"]
+    assert "- twice: again" in m.backend.requests[1].messages[0].content
+
+
+def test_requirements_that_are_never_met_leave_the_result_with_a_warning():
+    never = sv.req("never", lambda ctx: False)
+    with pytest.warns(UserWarning, match="does not meet: never"):
+        assert sentiment(says("positive", "positive"), text="x", requirements=[never]) == "positive"
+
+
+@pytest.mark.parametrize("strategy", [None, sv.RejectionSamplingStrategy()])
+def test_preconditions_hold_with_and_without_a_strategy(strategy):
+    m = says("positive")
+    polite = sv.req("polite", lambda ctx: True)
+    with pytest.raises(sv.PreconditionException, match="short: 30 is long") as raised:
+        sentiment(m, text="x" * 30, precondition_requirements=[polite, short], strategy=strategy)
+    assert [v.reason for v in raised.value.validation] == ["30 is long"]
+    assert m.backend.opened == 0
+    assert sentiment(m, text="x", precondition_requirements=[short], strategy=strategy)
+
+
+async def test_preconditions_see_all_arguments():
+    seen = []
+    sees = sv.req("sees", sv.simple_validate(lambda text: bool(seen.append(text)) or True))
+    await words(says(["a"]), text="a b", precondition_requirements=[sees])
+    assert json.loads(seen[0]) == {"text": "a b", "limit": 3}
+
+
+def test_wrong_use_is_named():
+    with pytest.raises(UsageError, match="session first"):
+        sentiment("text")
+    with pytest.raises(UsageError, match="missing a required argument: 'text'"):
+        sentiment(says("positive"))
+    with pytest.raises(UsageError, match="return type"):
+        generative(lambda text: None)
+
+    def clash(strategy: str) -> str: ...
+
+    with pytest.raises(UsageError, match="'strategy'"):
+        generative(clash)
+
+
+def test_it_keeps_its_name_and_docstring():
+    assert sentiment.__name__ == "sentiment"
+    assert sentiment.__doc__ == "Classify the sentiment of the text."
+
+
+@pytest.mark.local_model
+def test_on_the_real_model_a_grammar_holds_the_type(local_backend):
+    m = start_session(local_backend)
+    options = {"max_tokens": 40}
+    assert sentiment(m, text="I hate rain.", model_options=options) in ("positive", "negative")
+    found = city(m, country="France", model_options={**options, "max_tokens": 60})
+    assert isinstance(found, City)
+
+
+def says_please(**options):
+    return sv.stream_check(lambda text: ("please" in text, "no please"), "say please", **options)
+
+
+@sv.generative
+async def letter(name: str) -> str:
+    """Write a letter."""
+
+
+async def test_requirements_and_preconditions_of_a_generative_function_keep_nothing():
+    requirement, precondition = says_please(), says_please()
+    for _ in range(2):
+        m = sv.start_session(Spoken('{"result": "rude"}'))
+        with pytest.warns(UserWarning, match="no please"):
+            await letter(m, name="Ann", requirements=[requirement])
+        with pytest.raises(sv.PreconditionException):
+            await letter(m, name="Ann", precondition_requirements=[precondition])
+
+
+async def test_those_of_a_generative_function_judge_the_result():
+    three = sv.req("3 long", sv.simple_validate(lambda text: (len(text) == 3, f"it is {text!r}")))
+    m = sv.start_session(Spoken('{"result": "abc"}'))
+    strategy = sv.RejectionSamplingStrategy(requirements=[three])
+    assert await letter(m, name="x", strategy=strategy) == "abc"

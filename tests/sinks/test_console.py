@@ -1,0 +1,85 @@
+"""Tests of `streamval.sinks.console`."""
+
+import os
+import pty
+import re
+import select
+import sys
+
+import pytest
+
+import streamval as sv
+from streamval.sinks import Console
+from tests.support.sources import Judge, Spoken, fails_on
+
+SHOWN = """
+import asyncio, streamval as sv
+async def main():
+    calm = sv.stream_check(lambda text: (text[-1] != "!", "it shouts"), "stay calm")
+    backend = sv.ScriptedBackend(
+        ["Water is wet. It is clear. Help! Never.", " It is cold."], delay=0.02, supports_prefix=True
+    )
+    pipeline = sv.Pipeline(backend, requirements=[calm], retry=sv.Repair(), emit_tokens=True)
+    run = pipeline.start("Water")
+    run.subscribe(sv.sinks.Console())
+    await run
+asyncio.run(main())
+"""
+
+
+def in_terminal(code):
+    """What a program writes to a real terminal of 100 by 30."""
+    pid, terminal = pty.fork()
+    if not pid:
+        os.environ.update(TERM="xterm-256color", COLUMNS="100", LINES="30")
+        os.execv(sys.executable, [sys.executable, "-c", code])
+    written = b""
+    while select.select([terminal], [], [], 60)[0]:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # how a terminal says that the program has ended
+            break
+        if not piece:
+            break
+        written += piece
+    os.close(terminal)
+    assert os.waitpid(pid, 0)[1] == 0
+    return written.decode()
+
+
+def test_console_in_a_real_terminal():
+    written = in_terminal(SHOWN)
+    frames = written.count("\x1b[2K")
+    assert frames > 20  # it was redrawn while the model wrote
+    assert "\x1b[2;3m" in written  # dim italic: what is not checked yet
+    assert re.search("\x1b\\[9;31m[^\x1b]*Help!", written)  # struck out: what was rejected
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written).split("╭")[-1]
+    assert "Water is wet. It is clear. It is cold." in last
+    assert "Never" not in last
+    assert "✓ stay calm" in last
+    assert "attempt 1 cancelled (stay calm: it shouts), went on from there" in last
+    assert "✓ valid after 2 attempts" in last
+    assert "saved from rejected attempts" in last
+
+
+async def test_console_without_a_terminal_says_it_in_lines(capsys):
+    pipeline = sv.Pipeline(
+        Spoken(["One. ", "Bad. ", "x"], ["Two."]),
+        requirements=[Judge(fails_on("Bad."), "be good")],
+        retry=sv.Repair(),
+    )
+    run = pipeline.start("go")
+    run.subscribe(Console())
+    await run
+    out = capsys.readouterr().out
+    assert "attempt 1 cancelled: be good: about Bad." in out
+    assert "valid after 2 attempts" in out
+    assert "\x1b[" not in out
+
+
+async def test_console_shows_an_error(capsys):
+    run = sv.Pipeline(Spoken("One. ", OSError("no line"))).start("go")
+    run.subscribe(Console())
+    with pytest.raises(OSError, match="no line"):
+        await run
+    assert "OSError: no line" in capsys.readouterr().out

@@ -1,0 +1,86 @@
+"""Tests of `streamval.validation.lane`."""
+
+import asyncio
+
+import streamval as sv
+from tests.support.sources import Judge, Spoken
+
+
+async def test_a_validator_may_return_any_awaitable_and_raise_before_it_does():
+    class Plain(sv.Requirement):
+        def stream_validate(self, chunk, *, backend, ctx):
+            if chunk == "Bad.":
+                raise OSError("at once")
+            return asyncio.ensure_future(later())
+
+        async def validate(self, backend, ctx, **_):
+            return sv.ValidationResult(True)
+
+    async def later():
+        await asyncio.sleep(0)
+        return sv.PartialValidationResult("pass")
+
+    pipeline = sv.Pipeline(
+        sv.ScriptedBackend("One. Two. Bad."), requirements=[Plain("plain", on_error="fail")]
+    )
+    assert (await pipeline.run("go")).text == "One. Two."
+
+
+async def test_on_error_covers_a_cancellation_from_inside():
+    async def cancelled(_):
+        raise asyncio.CancelledError
+
+    judge = Judge(cancelled, on_error="pass")
+    assert (await sv.Pipeline(Spoken("One."), requirements=[judge]).run("go")).success
+
+
+async def test_own_chunks_are_cut_in_order_however_many_are_judged_at_once():
+    go, seen = asyncio.Event(), []
+
+    class Overlapping(sv.Requirement):
+        async def stream_validate(self, chunk, *, backend, ctx):
+            seen.append(chunk)
+            if chunk == "Go now.":
+                await go.wait()
+            return sv.PartialValidationResult("fail" if "all said" in chunk else "pass")
+
+    async def words(_):
+        yield "Go now. We all "
+        await asyncio.sleep(0.01)
+        go.set()  # its judge is about to go on as several chunks come at once
+        yield "said it: never say no. Bye. "
+
+    judge = Overlapping("r", lambda _: True, chunking="sentence", max_concurrency=2)
+    pipeline = sv.Pipeline(sv.IterableBackend(words), requirements=[judge], chunking="word")
+    assert not (await pipeline.run("go")).success
+    assert seen == ["Go now.", "We all said it: never say no. Bye."]
+
+
+async def test_cancelled_from_inside_a_pass_by_on_error_releases_what_was_held():
+    class Holds(sv.Requirement):
+        async def stream_validate(self, chunk, *, backend, ctx):
+            if chunk == "Two.":
+                future = asyncio.get_running_loop().create_future()
+                future.cancel()
+                await future
+            return sv.PartialValidationResult("pass" if chunk == "One." else "unknown")
+
+    judge = Holds("r", lambda _: False, on_error="pass", hold=True)
+    result = await sv.Pipeline(
+        sv.ScriptedBackend("One. Two. Three. Four"), requirements=[judge]
+    ).run("go")
+    assert result.text == "One. Two."
+
+
+async def test_a_validator_that_awaits_nonsense_is_judged_by_its_on_error():
+    class Nonsense:
+        def __await__(self):
+            yield 42
+
+    async def awaits(_):
+        await Nonsense()
+
+    result = await sv.Pipeline(
+        sv.ScriptedBackend("One. Two."), requirements=[Judge(awaits, on_error="pass")]
+    ).run("go")
+    assert result.success

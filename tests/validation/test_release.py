@@ -1,0 +1,57 @@
+"""Tests of `streamval.validation.release`."""
+
+import asyncio
+
+import pytest
+
+import streamval as sv
+from tests.support.sources import Judge, Spoken
+
+
+@pytest.mark.parametrize("slow", [0, 0.02])
+async def test_what_a_hold_lets_through_does_not_depend_on_timing(slow):
+    async def holding(text):
+        if text == "Two.":
+            await asyncio.sleep(0.005)
+            return "unknown"
+        return "pass"
+
+    async def strict(text):
+        if text == "Three.":
+            await asyncio.sleep(slow)
+            return "fail"
+        return "pass"
+
+    result = await sv.Pipeline(
+        sv.ScriptedBackend("One. Two. Three."),
+        requirements=[Judge(holding, hold=True, max_concurrency=3), Judge(strict)],
+    ).run("go")
+    assert result.text == "One."
+
+
+async def test_hold_keeps_chunks_until_a_pass():
+    events = []
+    hold = Judge(lambda text: "pass" if text == "Three." else "unknown", hold=True)
+    run = sv.Pipeline(Spoken("One. Two. Three. Four."), requirements=[hold]).start("go")
+    run.subscribe(lambda e: events.append((e.type, getattr(e, "text", None))))
+    await run
+    assert [
+        event for event in events if event[0] in ("quick_check", "chunk", "full_validation")
+    ] == [
+        *(("quick_check", None), ("quick_check", None), ("quick_check", None)),
+        *(("chunk", "One."), ("chunk", "Two."), ("chunk", "Three.")),
+        *(("quick_check", None), ("full_validation", None), ("chunk", "Four.")),
+    ]
+
+
+@pytest.mark.parametrize(("passes", "text"), [(True, "One. Two."), (False, "")])
+async def test_hold_until_the_final_validation(passes, text):
+    hold = Judge("unknown", whole=passes, hold=True)
+    result = await sv.Pipeline(Spoken("One. Two."), requirements=[hold]).run("go")
+    assert (result.success, result.text) == (passes, text)
+
+
+async def test_a_fail_drops_what_is_held():
+    hold = Judge(lambda text: "fail" if text == "Two." else "unknown", hold=True)
+    result = await sv.Pipeline(Spoken("One. Two."), requirements=[hold]).run("go")
+    assert result.text == ""
