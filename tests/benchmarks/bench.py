@@ -9,17 +9,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import platform
+import resource
+import shutil
 import subprocess
 import sys
 import time
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, Field
+from pydantic_core import from_json
 
 import streamval as sv
 from streamval.chunkers import (
-    JSONChunker,
     LineChunker,
     MarkdownChunker,
     ParagraphChunker,
@@ -27,7 +32,6 @@ from streamval.chunkers import (
     SentenceChunker,
     WordChunker,
 )
-from streamval.schema import Schema, SchemaWatch
 
 MELLEA_SIDE = Path(__file__).with_name("mellea_side.py")
 
@@ -68,6 +72,13 @@ class Passing(sv.Requirement):
         return sv.ValidationResult(True)
 
 
+class PlainPassing(Passing):
+    """Passes every chunk, as a plain function."""
+
+    def stream_validate(self, chunk, *, backend, ctx):
+        return sv.PartialValidationResult("pass")
+
+
 class FailsAtOnce(Passing):
     """Fails the first chunk."""
 
@@ -104,12 +115,12 @@ def sentences(count, words, pause=0.0):
     return source
 
 
-async def timed(source, requirements):
-    """Seconds for one stream, consumed as events."""
+async def timed(source, requirements, **options):
+    """Seconds for one stream, consumed by one subscriber."""
     began = time.perf_counter()
-    async with sv.Pipeline(Bare(source), requirements=requirements).start("go") as run:
-        async for _ in run:
-            pass
+    run = sv.Pipeline(Bare(source), requirements=requirements, **options).start("go")
+    run.subscribe(lambda event: None)
+    await run
     return time.perf_counter() - began
 
 
@@ -124,11 +135,26 @@ async def bare(source):
 # The rows
 
 
-async def token_cost(tokens, repeats):
+async def token_cost(tokens, repeats, kind="Passing"):
     source = sentences(tokens // 12, 12)
-    judges = [Passing(str(n)) for n in range(4)]
+    make = {
+        "Passing": Passing,
+        "PlainPassing": PlainPassing,
+        "stream_check": lambda name: sv.stream_check(lambda text: True, name),
+    }[kind]
+    judges = [make(str(n)) for n in range(4)]
     costs = [await timed(source, judges) - await bare(source) for _ in range(repeats)]
     return min(costs) / tokens * 1e6
+
+
+async def chunk_cost(chunking, repeats):
+    """Microseconds a chunk, where each word, or each delta, is one."""
+    source = sentences(500, 12)
+    judges = [PlainPassing(str(n)) for n in range(4)]
+    costs = [
+        await timed(source, judges, chunking=chunking) - await bare(source) for _ in range(repeats)
+    ]
+    return min(costs) / 6000 * 1e6
 
 
 def no_boundary(repeats):
@@ -172,10 +198,10 @@ async def overlapping_judge():
     return await timed(sentences(20, 4, pause=0.06), [Slow(0.2, max_concurrency=8)])
 
 
-async def many_runs(runs, tokens):
+async def many_runs(runs, tokens, judge):
     source = sentences(tokens // 12, 12)
     began = time.perf_counter()
-    await asyncio.gather(*(timed(source, [Passing("one")]) for _ in range(runs)))
+    await asyncio.gather(*(timed(source, [judge]) for _ in range(runs)))
     return (time.perf_counter() - began) / (runs * tokens) * 1e6
 
 
@@ -248,21 +274,44 @@ class Items(BaseModel):
     items: list[Item]
 
 
-def json_cost(megabytes, repeats):
-    """Microseconds a byte: values cut by the chunker, and judged against the schema."""
+def items(size):
+    """JSON of about so many bytes."""
     item = '{"id": 123, "name": "some name here", "ok": true}'
-    text = '{"count": 1, "items": [' + ",".join([item] * int(megabytes * 1e6 / len(item))) + "]}"
-    best = float("inf")
+    return '{"count": 1, "items": [' + ",".join([item] * int(size / len(item))) + "]}"
+
+
+async def json_cost(size, repeats):
+    """Microseconds a byte of a pipeline with a format, in 4-byte deltas."""
+    text, best = items(size), float("inf")
     for _ in range(repeats):
-        chunker, watch = JSONChunker(), SchemaWatch(Schema(Items))
+        pipeline = sv.Pipeline(Bare(lambda: _tokens(text)), format=Items)
         began = time.process_time()
-        for start in range(0, len(text), 4):
-            delta = text[start : start + 4]
-            chunker.feed(delta)
-            complaint = watch.feed(delta)
-            assert complaint is None
+        result = await pipeline.run("go")
         best = min(best, time.process_time() - began)
+        assert result.parsed is not None
     return best / len(text) * 1e6
+
+
+def json_by_others(size):
+    """Seconds for the same deltas, parsed anew at each, as is done today."""
+    text = items(size)
+    texts = [text[:end] for end in range(4, len(text) + 4, 4)]
+    ways = {
+        "pydantic-core `from_json(allow_partial=True)` at each delta": lambda part: from_json(
+            part, allow_partial="trailing-strings"
+        ),
+        "… and the partial object validated": lambda part: Items.model_validate(
+            from_json(part, allow_partial="trailing-strings"), extra="ignore"
+        ),
+    }
+    seconds = {}
+    for name, read in ways.items():
+        began = time.process_time()
+        for part in texts:
+            with suppress(ValueError):
+                read(part)
+        seconds[name] = time.process_time() - began
+    return seconds
 
 
 async def wrong_first_field():
@@ -281,12 +330,29 @@ async def _tokens(text):
 
 
 def import_seconds(python, statement):
-    best = float("inf")
-    for _ in range(5):
-        began = time.perf_counter()
-        subprocess.run([python, "-c", statement], check=True)
-        best = min(best, time.perf_counter() - began)
-    return best
+    """CPU seconds of an interpreter that imports something, less those of one that does not."""
+
+    def cpu(code):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([python, "-c", code], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return min(cpu(statement) for _ in range(5)) - min(cpu("pass") for _ in range(5))
+
+
+def instructions(kind):
+    """Instructions a token, counted by valgrind; `None` without it."""
+    if shutil.which("valgrind") is None:
+        return None
+
+    def count(tokens):
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+        ours = [sys.executable, __file__, "--token-cost", kind, str(tokens), "1"]
+        done = subprocess.run([*command, *ours], capture_output=True, text=True, check=True)
+        return int(done.stderr.rsplit("Collected :", 1)[1].split()[0])
+
+    return (count(4800) - count(1200)) / 3600
 
 
 class Mellea:
@@ -311,26 +377,69 @@ def in_turn(ours, theirs, rounds=5):
     return min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
 
 
+def other_pythons():
+    """Pythons 3.12 and later that have streamval, as `make test-fast VENV=.venv312` leaves them."""
+    return sorted(Path().glob(".venv3*/bin/python"))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mellea", required=True, help="a Python that has mellea 0.8.0")
-    mellea = Mellea(parser.parse_args().mellea)
-    rows = []
+    parser.add_argument("--mellea", help="a Python that has mellea 0.8.0")
+    parser.add_argument(
+        "--token-cost", nargs=3, metavar=("KIND", "TOKENS", "REPEATS"), help="that row alone"
+    )
+    given = parser.parse_args()
+    if given.token_cost:
+        kind, tokens, repeats = given.token_cost
+        print(asyncio.run(token_cost(int(tokens), int(repeats), kind)))
+        return
+    mellea = Mellea(given.mellea)
 
-    def row(work, ours, theirs, ratio):
-        rows.append(f"| {work} | {ours} | {theirs} | {ratio} |")
-        print(rows[-1], flush=True)
+    def row(work, ours, theirs="–", ratio="–"):
+        print(f"| {work} | {ours} | {theirs} | {ratio} |", flush=True)
 
+    def ratio(ours, theirs, digits=2):
+        return f"{ours / theirs:.{digits}f}"
+
+    print(
+        f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} processors\n"
+    )
     print("| work | streamval | mellea 0.8.0 | ratio |\n|---|---|---|---|", flush=True)
 
-    ours, theirs = in_turn(
-        lambda: asyncio.run(token_cost(12_000, 5)), lambda: mellea("token_cost", 12_000, 5)
-    )
+    for what, kind in (("plain functions", "stream_check"), ("coroutine functions", "Passing")):
+        ours, theirs = in_turn(
+            lambda kind=kind: asyncio.run(token_cost(12_000, 5, kind)),
+            lambda: mellea("token_cost", 12_000, 5),
+        )
+        row(
+            f"cost a token over the bare source: sentences of 12 tokens, 4 requirements that are {what}, one subscriber",
+            f"{ours:.2f} µs",
+            f"{theirs:.2f} µs",
+            ratio(ours, theirs),
+        )
+        if (counted := instructions(kind)) is not None:
+            row("… in instructions a token, the source's included", f"{counted:,.0f}")
+    for python in other_pythons():
+        command = [str(python), __file__, "--token-cost", "Passing", "12000", "7"]
+
+        def there(command=command):
+            return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+        ours, theirs = in_turn(
+            there,
+            lambda: mellea("token_cost", 12_000, 5),
+        )
+        version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True)
+        row(
+            f"coroutine functions on {version.stdout.strip()}, mellea on 3.11",
+            f"{ours:.2f} µs",
+            f"{theirs:.2f} µs",
+            ratio(ours, theirs),
+        )
+    words, deltas = (asyncio.run(chunk_cost(chunking, 5)) for chunking in ("word", None))
     row(
-        "cost a token over the bare source: 4 requirements, sentences of 12 tokens, events on",
-        f"{ours:.1f} µs",
-        f"{theirs:.1f} µs",
-        f"{ours / theirs:.2f}",
+        "words, and deltas, as chunks: cost a chunk, 4 plain requirements",
+        f"{words:.1f}, {deltas:.1f} µs",
     )
 
     ratios = no_boundary(12)
@@ -340,66 +449,76 @@ def main():
         "text without a boundary, cost a token at 40,000 tokens against 5,000, worst chunker",
         f"{ratios[worst]:.2f} times ({worst})",
         f"{theirs:.1f} times",
-        f"{ratios[worst] / theirs:.2f}",
+        ratio(ratios[worst], theirs),
     )
-
     ours, theirs = asyncio.run(fail_to_close(5)), mellea("fail_to_close", 3)
     row(
         "first fail to source closed, beside a validator that takes 1 s",
         f"{ours:.2f} ms",
         f"{theirs:.0f} ms",
-        f"{ours / theirs:.4f}",
+        ratio(ours, theirs, 4),
     )
-
     ours, theirs = asyncio.run(overlapping_judge()), mellea("overlapping_judge")
     row(
         "20 sentences of 60 ms and a stateless judge of 200 ms (1.4 s at best)",
         f"{ours:.2f} s",
         f"{theirs:.2f} s",
-        f"{ours / theirs:.2f}",
+        ratio(ours, theirs),
     )
-
-    ours, theirs = in_turn(
-        lambda: asyncio.run(many_runs(1000, 240)), lambda: mellea("many_runs", 1000, 240), rounds=2
-    )
-    row(
-        "1,000 runs at once, 1 requirement, cost a token",
-        f"{ours:.1f} µs",
-        f"{theirs:.1f} µs",
-        f"{ours / theirs:.2f}",
-    )
+    for what, judge in (("plain function", PlainPassing), ("coroutine function", Passing)):
+        pairs = [
+            (asyncio.run(many_runs(1000, 240, judge("one"))), mellea("many_runs", 1000, 240))
+            for _ in range(5)
+        ]
+        spread = sorted(ours / theirs for ours, theirs in pairs)
+        row(
+            f"1,000 runs at once, 1 requirement (a {what}), cost a token",
+            f"{min(ours for ours, _ in pairs):.1f} µs",
+            f"{min(theirs for _, theirs in pairs):.1f} µs",
+            f"{spread[2]:.2f} ({spread[0]:.2f} to {spread[-1]:.2f})",
+        )
     memory = asyncio.run(waiting_run_memory(1000))
-    row("memory of a run that waits for its model", f"{memory:.0f} KiB", "–", "–")
-
+    row("memory of a run that waits for its model", f"{memory:.0f} KiB")
     ahead, copies = asyncio.run(fast_source(300_000, 64))
     row(
         "source far faster than a validator, 300,000 tokens, max_pending_chunks=64: most chunks ahead",
         f"{ahead}",
-        "–",
-        "–",
     )
-    row("… and peak memory, in copies of the text", f"{copies:.1f}", "–", "–")
+    row("… and peak memory, in copies of the text", f"{copies:.1f}")
 
-    json_costs = [json_cost(size, repeats) for size, repeats in ((0.1, 30), (1, 3), (4, 1))]
+    costs = [
+        asyncio.run(json_cost(size, repeats)) for size, repeats in ((1e5, 5), (1e6, 2), (4e6, 1))
+    ]
     row(
-        "JSON in 4-byte deltas, values cut and schema checked, cost a byte at 0.1, 1 and 4 MB",
-        ", ".join(f"{cost:.1f}" for cost in json_costs) + " µs",
-        "–",
-        "–",
+        "JSON in 4-byte deltas, pipeline with `format=`, cost a byte at 0.1, 1 and 4 MB",
+        ", ".join(f"{cost:.1f}" for cost in costs) + " µs",
     )
+    size = 50_000
+    ours = asyncio.run(json_cost(size, 3)) * size / 1e6
+    for name, seconds in json_by_others(size).items():
+        row(
+            f"50 KB of it: all of the pipeline, beside {name}",
+            f"{ours:.2f} s",
+            f"{seconds:.1f} s (that)",
+            ratio(ours, seconds, 3),
+        )
     noticed, whole = asyncio.run(wrong_first_field())
     row(
         "tokens until a wrong first field is noticed, beside the whole object",
         f"{noticed}",
         f"{whole} (any validation of the whole)",
-        f"{noticed / whole:.3f}",
+        ratio(noticed, whole, 3),
     )
-
     ours = import_seconds(sys.executable, "import streamval")
-    used = import_seconds(sys.executable, "from streamval import Pipeline, ScriptedBackend")
+    used = import_seconds(sys.executable, "from streamval import Pipeline")
     theirs = import_seconds(mellea.python, "from mellea.stdlib.streaming import stream")
-    row("`import streamval`", f"{ours:.2f} s", f"{theirs:.2f} s", f"{ours / theirs:.2f}")
-    row("… with `Pipeline` in use", f"{used:.2f} s", f"{theirs:.2f} s", f"{used / theirs:.2f}")
+    row("`import streamval`, CPU", f"{ours:.2f} s", f"{theirs:.2f} s", ratio(ours, theirs))
+    row(
+        "`from streamval import Pipeline`, CPU",
+        f"{used:.2f} s",
+        f"{theirs:.2f} s",
+        ratio(used, theirs),
+    )
 
 
 if __name__ == "__main__":
