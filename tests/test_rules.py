@@ -1,14 +1,16 @@
-"""The thirteen rules of a run, one by one."""
+"""The rules of a run, one by one."""
 
 import asyncio
+import threading
 import tracemalloc
 from copy import copy
 
 import pytest
+from reactivex import operators as ops
 
 import streamval as sv
 from streamval.errors import RunError, StallError
-from tests.support.sources import Judge, Spoken, fails_on, types, watch
+from tests.support.sources import Judge, PlainJudge, Spoken, fails_on, types, watch
 from tests.support.virtual_time import run_virtually
 
 TWO = ["One. ", "Two. "]
@@ -469,3 +471,126 @@ async def test_a_run_is_iterated_once():
     await watch(run)
     with pytest.raises(RunError, match="once"):
         run.__aiter__()
+
+
+# 14. What is no Exception ends a run like one; cancel() works from everywhere
+
+
+class Panic(BaseException):
+    """What is no Exception, as pytest.fail raises, or a library written in Rust."""
+
+
+def panics(*_, **__):
+    raise Panic("panic")
+
+
+async def panics_later(*_):
+    await asyncio.sleep(0)
+    raise Panic("panic")
+
+
+class PanicChunker:
+    def feed(self, delta):
+        raise Panic("panic")
+
+    def flush(self):
+        return []
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"backend": Spoken("One. ", Panic("panic"))},
+        {"chunking": PanicChunker},
+        {"requirements": [PlainJudge(panics)]},
+        {"requirements": [Judge(panics)]},
+        {"requirements": [Judge(panics_later)]},
+        {"requirements": [Judge(panics_later, on_error="pass", timeout=9)]},
+        {"requirements": [Judge(panics_later, chunking="word", hold=True)]},
+        {"requirements": [sv.stream_check(panics, blocking=True)]},
+        {"requirements": [Judge(whole=Panic("panic"))]},
+        {"requirements": [Judge(whole=Panic("panic")), Judge()]},
+        {"chunk_operators": [ops.map(panics)]},
+        {"delta_operators": [ops.map(panics)]},
+    ],
+    ids=lambda where: next(iter(where)),
+)
+@pytest.mark.parametrize("driven", ["awaited", "iterated"])
+async def test_rule_14_what_is_no_exception_ends_the_run_like_one(where, driven):
+    where = dict(where)
+    given = where.pop("backend", None)
+    backend = given or Spoken("One. ", "Two. ", "Three.")
+    backend.opened = backend.closed = 0
+    events = []
+    run = sv.Pipeline(backend, **where).start("go")
+    run.subscribe(events.append)
+    with pytest.raises(Panic):
+        if driven == "awaited":
+            await run
+        else:
+            await watch(run)
+    assert types(events)[-2:] == ["error", "completed"]
+    assert types(events).count("completed") == 1
+    assert not events[-1].success
+    assert backend.opened == backend.closed
+
+
+@pytest.mark.parametrize(
+    "at", ["started", "quick_check", "chunk", "retry", "full_validation", "completed"]
+)
+async def test_rule_14_a_subscriber_that_panics_ends_the_run_and_the_others_get_every_event(at):
+    backend = Spoken(["One. ", "Bad. ", "x"], ["One. ", "Two."])
+    seen = []
+
+    def sink(event):
+        if event.type == at:
+            raise Panic("panic")
+
+    run = sv.Pipeline(
+        backend, requirements=[Judge(fails_on("Bad."))], retry=sv.Repair(mode="restart")
+    ).start("go")
+    run.subscribe(sink)
+    run.subscribe(seen.append)
+    with pytest.raises(Panic):
+        await run
+    assert at in types(seen)
+    assert types(seen)[-1] == "completed"
+    assert types(seen).count("completed") == 1
+    assert backend.opened == backend.closed
+
+
+@pytest.mark.parametrize(
+    "at", ["started", "quick_check", "chunk", "retry", "full_validation", "completed"]
+)
+@pytest.mark.parametrize("driven", ["awaited", "iterated"])
+async def test_rule_14_cancel_from_any_subscriber_ends_the_run_and_raises_nothing(at, driven):
+    backend = Spoken(["One. ", "Bad. ", "x"], ["One. ", "Two."])
+    run = sv.Pipeline(
+        backend, requirements=[Judge(fails_on("Bad."))], retry=sv.Repair(mode="restart")
+    ).start("go")
+    seen = []
+    run.subscribe(lambda event: seen.append(event) or (run.cancel() if event.type == at else None))
+    if driven == "awaited":
+        await run
+    else:
+        await watch(run)
+    assert types(seen)[-1] == "completed"
+    assert seen[-1].success == (at == "completed")
+    assert backend.opened == backend.closed
+
+
+async def test_rule_14_cancel_from_another_thread_wakes_an_idle_loop():
+    never = asyncio.Event()
+    run = sv.Pipeline(Spoken("One. ", "Two. ", never.wait), stall_timeout=None).start("go")
+    begun = threading.Event()
+    run.subscribe(lambda event: begun.set() if event.type == "chunk" else None)
+
+    def cancels():
+        begun.wait(30)
+        run.cancel()
+
+    thread = threading.Thread(target=cancels)
+    thread.start()
+    result = await run
+    thread.join()
+    assert (result.success, result.text) == (False, "One.")

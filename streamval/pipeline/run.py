@@ -168,7 +168,8 @@ class Run:
         if loop is None or loop is _running_loop():
             self._request_cancel()
         else:
-            loop.call_soon_threadsafe(self._request_cancel)
+            with suppress(RuntimeError):  # the loop is closed, and so the run is over
+                loop.call_soon_threadsafe(self._request_cancel)
         return Cancellation(self._task)
 
     async def aclose(self) -> None:

@@ -202,7 +202,7 @@ class Fan:
 
     def _no_longer_plain(self, lane: Lane) -> None:
         """A plain function has returned something to be awaited: from now on tasks ask it."""
-        lane.plain, lane.queue = False, deque()
+        lane.plain = False
         lane.slots -= 1
         self._plain = [other for other in self._plain if other is not lane]
         self._slow = sorted([*self._slow, lane], key=lambda one: one.position)

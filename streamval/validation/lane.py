@@ -80,7 +80,7 @@ class Lane:
             and state.chunker is None
         )
         self.slots = clone.max_concurrency
-        self.queue: deque[Row] | list[Row] = [] if self.plain else deque()
+        self.queue: deque[Row] = deque()
         self._validate = validate
         self._verbatim = clone.verbatim
         self._reads_json = clone.reads_json
