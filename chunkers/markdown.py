@@ -70,10 +70,9 @@ class MarkdownChunker(PendingChunker):
     def _complete_blocks(self) -> list[Chunk]:
         pending = self.pending()
         blocks = _blocks(pending)
-        if not blocks:
-            return []
-        complete = blocks if _is_over(blocks[-1], pending) else blocks[:-1]
-        chunks = self._cut(complete)
+        chunks: list[Chunk] = []
+        if blocks:
+            chunks = self._cut(blocks if _is_over(blocks[-1], pending) else blocks[:-1])
         self._ask_at = self._length + self._length // 8 if self._length > EAGER_CHARS else 0
         return chunks
 

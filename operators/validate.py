@@ -1,4 +1,4 @@
-"""`validate`: chunks in, checks out: what a pipeline judges with."""
+"""`validate` turns chunks into checks; pipelines use it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def validate(
                     observer.on_error,
                     observer.on_completed,
                     on_check=observer.on_next,
-                    cut=upstream.dispose,
+                    cancel_source=upstream.dispose,
                 )
                 upstream.disposable = subscribe_in(current, fan, source, scheduler)
             return CompositeDisposable(upstream, Disposable(fan.stop))

@@ -28,8 +28,8 @@ T = TypeVar("T")
 def wait_for(make: Callable[[], Awaitable[T]]) -> T:
     """Run async code on the shared loop, and wait for its result.
 
-    An exception arrives as it is. Interrupting the wait (Ctrl-C) cancels the work, and returns
-    when that has cleaned up.
+    An exception arrives as it is. Interrupting the wait (Ctrl-C) cancels the work, waits up to
+    `CLOSING_GRACE` seconds for its clean-up, and raises.
 
     Args:
         make: Called on the loop; returns what to await.
@@ -80,7 +80,8 @@ async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     On the shared loop a sync one runs in a thread of its own, so that it may make sync calls in
     turn; elsewhere on the spot.
     """
-    in_thread = not inspect.iscoroutinefunction(function) and current_thread() is _shared_loop()[1]
+    on_shared_loop = any(thread is current_thread() for _, thread in _shared)
+    in_thread = on_shared_loop and not inspect.iscoroutinefunction(function)
     if in_thread:
         # Of its own, as those of a pool would run out where calls are nested.
         executor = ThreadPoolExecutor(1)

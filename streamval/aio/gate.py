@@ -29,7 +29,7 @@ class Gate:
 
     @property
     def paused(self) -> bool:
-        """Whether the gate is closed. `busy` may stay true for one turn of the loop longer."""
+        """Whether the gate is paused. `busy` stays true until a reader has waited for one turn."""
         return self._pauses > 0
 
     def pause(self) -> None:

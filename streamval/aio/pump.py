@@ -94,7 +94,7 @@ class Pump:
             if self._scope.has_cancelled(self.task):
                 return  # a task that ends by an exception keeps its traceback, and so this pump
             self._failure = self._failure or cancelled_from_inside()
-        except BaseException as error:  # what the source raises is the receiver's
+        except BaseException as error:  # errors of the source go to the receiver
             if self._stopped or self._stalled or self._failure is not None:
                 report("A source raised while it was being closed", error)
             else:

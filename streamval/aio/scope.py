@@ -144,7 +144,7 @@ _scope: ContextVar[Scope | None] = ContextVar("streamval_scope", default=None)
 
 
 def scope() -> current[Scope]:
-    """The current scope, or a new one, current inside the block: for operators that hold tasks."""
+    """Enter the current scope, or a new one if there is none. Operators that start tasks use it."""
     return current(_scope.get() or Scope())
 
 

@@ -57,10 +57,10 @@ class Attempt:
     Attributes:
         failures: The requirements that failed, and why.
         validations: The final validations, if it came that far.
-        ended_naturally: Whether the model came to its end.
+        ended_naturally: Whether the text came to its end, and was judged as a whole.
         may_continue: After a failure, whether a repair may go on from the last released chunk.
-        released_to: Offset in the text up to which chunks have been released; kept up to date only
-            where there are checkpoints, and so for the next two.
+        released_to: Offset in the text up to which chunks have been released. This and the next two
+            are only kept where there are checkpoints.
         next_index: Index of the chunk after those.
         standing_tokens: How many tokens those chunks are.
     """
@@ -144,7 +144,7 @@ class Attempt:
         return judge if isinstance(judge, MatchesSchema) else None
 
     def ended(self) -> None:
-        """The attempt is over. Its results are kept, so it must not keep the run in turn."""
+        """The attempt is over. Drop the emitter, which would keep the run in memory."""
         self._emitter = None
 
     # The steps of the chain
@@ -177,7 +177,7 @@ class Attempt:
         return said
 
     def _recorded_chunker(self) -> Chunker:
-        """The chunker, with all that it gets recorded: a user's operators may have changed it."""
+        """Make the chunker, and record every text that it gets: delta operators may have changed it."""
         chunker = start_chunker(self._settings.chunking)
         if self.request.prefix and isinstance(chunker, Resumable):
             chunker.resume(self.request.prefix)
@@ -217,7 +217,7 @@ class Attempt:
                 )
                 if result is not None and result.success == "fail"
             )
-            # A failed tail has no text: all before it was released, and nothing is left to redo.
+            # A failed tail has no text: there is no chunk to write again, so we restart.
             self.may_continue = bool(check.chunk.text) and all(
                 self._judges[failure.lane or 0].resumable for failure in self.failures
             )

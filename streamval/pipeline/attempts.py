@@ -35,7 +35,7 @@ class Attempts:
     Attributes:
         delivered: The output that stands so far.
         ledger: The attempts so far, and their tokens.
-        cancelled: Set when the run is cancelled from inside of its own task.
+        cancelled: Whether the run was cancelled.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Attempts:
         while True:
             attempt = await self._generate(request, index, checkpoints)
             if not attempt.failures:
-                # An operator that has had enough ends a stream before anything is validated.
+                # An operator such as `take` may end the stream before the final validation.
                 return attempt.ended_naturally
             if retry is None or self._emitter.attempt >= retry.loop_budget:
                 return False

@@ -61,8 +61,10 @@ class Pipeline:
         emit_tokens: Send a `TokenEvent` for each raw delta, before any check.
         stall_timeout: Seconds without a delta before the run ends with an error; `None` for
             never.
-        delta_operators: Your operators on the raw stream, before it is cut.
-        chunk_operators: Your operators on chunks, after they are released: a `rewrite`, say.
+        delta_operators: Your operators on the raw stream, before it is cut. Where one of them ends
+            the stream, the text has come to its end, and is judged as a whole.
+        chunk_operators: Your operators on chunks, after they are released: a `rewrite`, say. Where
+            one of them ends the stream, nothing is judged as a whole, and the run is no success.
         validation_backend: Whom requirements ask, if not `backend`.
         options: For each generation: `temperature`, `seed`, `max_tokens` and what else the
             backend knows, over the backend's own.

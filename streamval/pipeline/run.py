@@ -129,7 +129,17 @@ class Run:
         self._iterated = True
         return self._iterate()
 
+    def _refuse_subscriber(self) -> None:
+        """An async sink that waited for the run would wait for ever, and so would the run."""
+        if self._subscribers.is_serving():
+            message = (
+                "a subscriber cannot wait for its own run, which waits for its subscribers; wait "
+                "outside, or call run.cancel()"
+            )
+            raise RunError(message)
+
     async def _iterate(self) -> AsyncGenerator[BaseEvent]:
+        self._refuse_subscriber()
         inbox = self._subscribers.inbox()
         task = self._started()
         task.add_done_callback(lambda _: inbox.close())
@@ -175,8 +185,7 @@ class Run:
     async def aclose(self) -> None:
         """Cancel what is left of the run and wait until the backend is closed.
 
-        Raises nothing of the run's: who leaves does not ask how it ends. An `ErrorEvent` says what
-        ended it.
+        Raises no error of the run; an `ErrorEvent` says what ended it.
         """
         self._request_cancel()
         if self._task is not None and not self._task.done():
@@ -222,9 +231,7 @@ class Run:
 
     async def _ended(self, task: asyncio.Task[StreamResult]) -> StreamResult:
         """Wait for the run. Cancelling the task that waits cancels the run, and waits for its end."""
-        if self._subscribers.handles(asyncio.current_task()):
-            message = "a subscriber cannot wait for the run, which waits for its subscribers"
-            raise RunError(message)
+        self._refuse_subscriber()
         interrupted: asyncio.CancelledError | None = None
         while not task.done():
             try:

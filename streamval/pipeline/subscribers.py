@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
 
@@ -40,6 +41,10 @@ class Cancellation:
     def __await__(self) -> Generator[Any, None, None]:
         if self._task is not None and not self._task.done():
             yield from asyncio.wait([self._task]).__await__()
+
+
+# Whose async sink is running. A task that the sink starts inherits it.
+_serving: ContextVar[Subscribers | None] = ContextVar("streamval_serving", default=None)
 
 
 class Subscribers:
@@ -114,9 +119,9 @@ class Subscribers:
         if raised is not None:
             raise raised
 
-    def handles(self, task: asyncio.Task[Any] | None) -> bool:
-        """Whether this is the task of one of them."""
-        return task is not None and any(s.task is task for s in self._sinks)
+    def is_serving(self) -> bool:
+        """Whether this is called from an async sink, or from a task that one has started."""
+        return _serving.get() is self
 
     def hurry(self) -> None:
         """The run was cancelled: let `finish` wait for `CLOSING_GRACE` seconds at most."""
@@ -220,6 +225,7 @@ class _Subscriber:
             self._mail.close()
 
     async def _handle(self, first: Awaitable[object], mail: Inbox[BaseEvent]) -> None:
+        _serving.set(self._subscribers)
         try:
             await self._see_through(first)
             async for event in mail:

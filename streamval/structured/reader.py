@@ -22,21 +22,25 @@ if TYPE_CHECKING:
 
 LONG = 64
 """Characters after which a bracket in the text is taken for the beginning of the JSON, if it can
-still be. Before that, a first completed key or value decides."""
+still be. Before that, a first completed key, value or container decides."""
 
 DEEPEST = 201
 """Objects and arrays inside of each other that are read: what pydantic's own parser takes (jiter,
 in pydantic-core 2.50). It bounds the cost of paths, which are as long as the nesting is deep."""
 
-# Something whole, and what stands before it.
+# One token (a string, a bracket or a literal), and the separators before it.
 _LEXEME = re.compile(
     r"""[\s,:]* ("(?:[^"\\]++|\\.)*+" | [{}\[\]] | [^\s,:{}\[\]"]+)""", re.VERBOSE | re.DOTALL
 )
-# What a string goes on with: neither its end, nor what no JSON string may hold.
+# Text inside a string: no closing quotation mark, and no illegal character.
 _STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')
 _OPEN_STRING = re.compile(r'[\s,:]*"')
-_HUGE_EXPONENT = re.compile(r"([0-9][eE][+-]?)[0-9]{5,}(?![^\s,:{}\[\]])")
-# A bracket behind a word is an index or a call.
+# A string, which stays as it is, or an exponent that is too large for a `Decimal`.
+_HUGE_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<=[0-9])([eE][+-]?)[0-9]{5,}', re.DOTALL)
+# Text inside a string: no closing quotation mark, and no illegal character.
+_STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')
+_OPEN_STRING = re.compile(r'[\s,:]*"')
+# A bracket directly after a word, ")" or "]" is an index, not JSON.
 _OPENERS: dict[Root | None, re.Pattern[str]] = {
     "object": re.compile(r"(?<![\w)\]])\{"),
     "array": re.compile(r"(?<![\w)\]])\["),
@@ -76,7 +80,7 @@ class _Frame:
         return self.path if self.key is None else path_of(self.path, self.key)
 
     def shortest_way(self) -> str:
-        """Text that leads a parser to the same place in this object or array."""
+        """The shortest text that puts a new parser into the same state for this object or array."""
         before = {"[": '""', "{": '"":""'}[self.opener] if self.has_value else ""
         return self.opener + before + "".join(self.since)
 
@@ -124,9 +128,9 @@ class JSONReader:
         self._found: Any = None
         self._string: OpenString | None = None
         self._tail: list[str] = []  # the text in which nothing has completed so far
-        # Of an open string: whether its last character is a backslash that escapes the next one,
-        # and the pieces that the parser has not got yet, as it would read all of it at each piece.
+        # Whether an open string ends in a backslash, which escapes the next character.
         self._escaping = False
+        # Pieces of an open string that the parser has not got: it would read all of it at each.
         self._unsent: list[str] = []
         # Before it is certain that a bracket begins the JSON: the text from there on, the events.
         self._candidate: list[str] = []
@@ -205,14 +209,15 @@ class JSONReader:
         self._candidate.append(char)
         begun = self._frames[0].start if self._frames else self._at
         left = self._read(char, self._held)
-        if self.error is not None and not self._is_certain(begun):
+        certain = self._is_certain(begun)
+        if self.error is not None and not certain:
             # It began no JSON: look on behind its bracket.
             text = "".join(self._candidate)
             self._at -= len(text) - 1
             self._before, self._frames, self._parser = text[0], [], None
             self._string, self.error = None, None
             return text[1:]
-        if self._is_certain(begun):
+        if certain:
             self.began_at = begun
         return left
 
@@ -247,7 +252,7 @@ class JSONReader:
         if self.ended_at is not None:
             return text
         if broken is not None and self.error is None:
-            self.error = f"{self.where}: {str(broken).splitlines()[0].strip(' .')}"
+            self.error = f"{self.where}: {_first_line(broken)}"
         return ""
 
     def _read_huge_number(self) -> Exception | None:
@@ -258,7 +263,7 @@ class JSONReader:
         done = list(self._found)
         self._start_parser(self._way())
         try:
-            self._parser.send(_encoded(_HUGE_EXPONENT.sub(r"\g<1>99999", "".join(self._tail))))
+            self._parser.send(_encoded(_with_small_exponents("".join(self._tail))))
         except (ijson.JSONError, ValueError, SystemError, ArithmeticError) as error:
             self._found[:] = self._found or done
             return error
@@ -350,6 +355,18 @@ def json_in(text: str, root: Root | None = None) -> str:
     reader = JSONReader(root=root)
     reader.feed(text)
     return text[reader.began_at : reader.ended_at].strip()
+
+
+def _first_line(error: Exception) -> str:
+    """What the parser complains of, without the text around it that it shows in further lines."""
+    said = str(error)
+    if said.startswith(("b'", 'b"')):  # ijson, where that text is cut in the middle of a character
+        said = said[2:].split("\\n")[0]
+    return said.splitlines()[0].strip(" .")
+
+
+def _with_small_exponents(text: str) -> str:
+    return _HUGE_EXPONENT.sub(lambda found: f"{found[1]}99999" if found[1] else found[0], text)
 
 
 def _no_constant(name: str) -> None:

@@ -120,8 +120,8 @@ class _Open(NamedTuple):
 class SchemaWatch:
     """Watches JSON being written, and says when it can no longer become an instance of a type.
 
-    A plain object. Cost is linear in the text, times the depth of objects within objects, each of
-    which is judged once more as a whole when it ends. Keeps the text.
+    A plain object. Cost: text length × nesting depth, because each object is judged again when it
+    ends. Keeps all of the text.
 
     Args:
         schema: The type.
@@ -129,7 +129,7 @@ class SchemaWatch:
     Attributes:
         instance: What the JSON has become, once it is complete and right; else `None`.
         complete: Whether all of the JSON is there, and right.
-        begun_before: Of a complaint, whether what it is about had begun before the last piece.
+        begun_before: Whether the value that was complained about began in an earlier piece.
 
     Example:
         >>> watch = SchemaWatch(Schema(dict[str, int]))

@@ -48,7 +48,7 @@ class Checkpoints:
         self._after.setdefault(index, {})[lane] = state.copied()
 
     def delivered(self, index: int) -> None:
-        """Chunk `index` went to the consumer: a new attempt will start behind it."""
+        """Chunk `index` was released: a repair starts after it."""
         self._start = self._after.pop(index, self._start)
 
     def rewind(self) -> None:

@@ -2,12 +2,13 @@
 
 How a chunk is judged (`on_chunk`):
 
-1. A row is made for it. Silent lanes have answered in it already.
+1. A row is made for it. It already holds "unknown" for each silent lane.
 2. The plain lanes, whose validators are plain functions, are asked one after another in a loop.
 3. If none of them failed the chunk, one task asks the coroutine functions one after another. At the
    first that has to wait, another task goes on with the rest, so that no lane waits for another.
    On Python 3.12 and later these tasks start eagerly: where nothing has to wait, all answers are in
    before `on_chunk` returns. On 3.11 they start in the next turn of the loop.
+   A lane that has no slot free queues the chunk, and is asked about it when a slot is given back.
 4. Rows that are done become checks, in chunk order. While too many rows wait, the gate is paused.
 
 What to watch for when you change this file:
@@ -54,8 +55,8 @@ class Fan:
         ended: Called once the source has ended and all verdicts are in.
         on_verdict: Called with each verdict, as they come.
         on_check: Called with each check, in chunk order, up to the first that failed.
-        cut: Called at the first failed verdict, even while lanes still judge earlier chunks: no
-            more chunks are wanted.
+        cancel_source: Called at the first failed verdict, even while lanes still judge earlier
+            chunks: no more chunks are wanted.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Fan:
         *,
         on_verdict: Callable[[Verdict], None] | None = None,
         on_check: Callable[[Check], None] | None = None,
-        cut: Callable[[], None] | None = None,
+        cancel_source: Callable[[], None] | None = None,
     ) -> None:
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
         self._loop = running_loop()
@@ -77,7 +78,7 @@ class Fan:
         self._ended = ended
         self._on_verdict = on_verdict
         self._on_check = on_check
-        self._cut = cut
+        self._cancel_source = cancel_source
         self._max_pending = options.max_pending_chunks
         self._began_at = (options.index, options.start)
 
@@ -91,7 +92,7 @@ class Fan:
             UNKNOWN if lane.silent else None for lane in self.lanes
         ]
         self._missing = len(asked)
-        # What a validator subscribes to is its own business, not a part of this subscription.
+        # Validators run outside our scope: what they subscribe to is not ours to close.
         self._context = copy_context()
         self._context.run(leave_scope)
 
@@ -102,6 +103,7 @@ class Fan:
         self._unasked: list[Row] = []
         self._asking = False
         self._working: dict[asyncio.Task[None], Row] = {}
+        self._queued: list[Lane] = []
         self._limit: int | None = None  # no verdict from this row on; -1 once all is over
         self._pausing = False
         self._source_ended = False
@@ -164,7 +166,7 @@ class Fan:
     def _ask(self, row: Row) -> None:
         if self._on_verdict is not None:
             self._tell_silent(row)
-        slow = self._slow  # without a plain lane that turns out to be slow now
+        slow = self._slow  # taken before `_ask_plain`, which may add a lane to it
         if self._plain:
             token = enter_scope(None)  # as `_context` does for the tasks
             try:
@@ -192,7 +194,7 @@ class Fan:
                 return
             answer = lane.judge_now(row)
             if type(answer) is PartialValidationResult and quiet and answer.success != "fail":
-                row.add(lane.position, answer)  # what `_on_answer` comes to for most chunks
+                row.add(lane.position, answer)  # fast path of `_on_answer`
                 continue
             if answer is None:
                 self._no_longer_plain(lane)
@@ -215,7 +217,7 @@ class Fan:
                 self._scope.adopt(task)
             if not EAGER:
                 return  # the task hands over by itself
-        if self._limit == -1:  # a validator has ended it all, and its own task was spared
+        if self._limit == -1:  # a validator disposed of it all; `_stop_at` skipped its own task
             self._stop_at(-1)
 
     async def _take_turns(self, turns: _Turns) -> None:
@@ -225,19 +227,13 @@ class Fan:
         self._working[me] = row
         handover = None
         if not EAGER and len(turns.lanes) > 1:
-            # No one sees whether this task has to wait, but if it does, the loop's next turn comes.
+            # Before 3.12 we cannot see that a task waits. If it does, this starts another one.
             handover = self._loop.call_soon(self._ask_slow, turns)
-        queues = []
         try:
             while turns.lanes and not self._is_over(row):
                 lane = turns.lanes.pop()
                 self._on_answer(lane, row, await lane.judge(row))
-                if lane.queue:
-                    queues.append(lane)
-                else:
-                    lane.slots += 1
-            if queues:
-                await self._serve_queues(queues, me)
+                self._rest(lane)
         except asyncio.CancelledError:
             # Ends quietly: a cancelled task keeps its traceback, and so all of this subscription,
             # until the garbage collector comes.
@@ -252,14 +248,29 @@ class Fan:
             self.on_error(_cancelled_by_others())
         self._scope.disown(me)
 
-    async def _serve_queues(self, lanes: list[Lane], me: asyncio.Task[None]) -> None:
-        """As a task: ask lanes about the chunks that have queued up for them meanwhile."""
-        for lane in lanes[1:]:  # beside each other, so in tasks of their own
-            if (row := lane.next()) is not None:
-                self._ask_slow(_Turns(row, [lane]))
-        while (row := lanes[0].next()) is not None:
-            self._working[me] = row
-            self._on_answer(lanes[0], row, await lanes[0].judge(row))
+    def _rest(self, lane: Lane) -> None:
+        """A lane has answered: it gives back its slot, or is asked about the next chunk soon."""
+        if not lane.queue:
+            lane.slots += 1
+            return
+        # In the next turn of the loop, together with the others that have a queue: so that chunks
+        # are judged in their order, and a lane that fails one spares the others the next.
+        if not self._queued:
+            self._loop.call_soon(self._ask_queued)
+        self._queued.append(lane)
+
+    def _ask_queued(self) -> None:
+        """Ask lanes about the chunks that have queued up for them, chunk by chunk."""
+        lanes, self._queued = sorted(self._queued, key=lambda one: -one.position), []
+        turns: dict[int, _Turns] = {}
+        for lane in lanes:
+            if lane.queue:
+                row = lane.queue.popleft()
+                turns.setdefault(row.position, _Turns(row, [])).lanes.append(lane)
+            else:
+                lane.slots += 1
+        for position in sorted(turns):
+            self._ask_slow(turns[position])
 
     # Answers
 
@@ -274,12 +285,13 @@ class Fan:
             return
         if answer.success == "fail":
             self._stop_after(row)
-        if self._on_verdict is not None:
-            with self._scope.current():  # which the code of a requirement has left
-                self._on_verdict(row.verdict(lane.position))
-        if row.done and not self._asking:  # else `on_chunk` settles, once all lanes are asked
-            with self._scope.current():
-                self._settle()
+        settles = row.done and not self._asking  # else `on_chunk` settles, after all lanes
+        if settles or self._on_verdict is not None:
+            with self._scope.current():  # validators run outside of it
+                if self._on_verdict is not None:
+                    self._on_verdict(row.verdict(lane.position))
+                if settles:
+                    self._settle()
 
     def _stop_after(self, failed: Row) -> None:
         """A chunk has failed: it and later ones need no verdict, earlier ones still do."""
@@ -287,9 +299,9 @@ class Fan:
         while self._rows[-1] is not failed:
             self._rows.pop()
         self._stop_at(self._limit)
-        if self._cut is not None:
+        if self._cancel_source is not None:
             self._source_ended = True
-            self._cut()
+            self._cancel_source()
 
     def _settle(self) -> None:
         """Make checks of the rows that are done, up to the first that is not."""

@@ -68,7 +68,7 @@ class Lane:
 
     def __init__(self, position: int, requirement: Requirement, options: FanOptions) -> None:
         checkpoints = options.checkpoints
-        state = (checkpoints and checkpoints.start(position)) or fresh(requirement, 0)
+        state = (checkpoints and checkpoints.start(position)) or fresh(requirement, options.start)
         clone = state.requirement
         validate: Any = clone.stream_validate
         self.position = position
@@ -87,7 +87,7 @@ class Lane:
         self._backend = options.backend
         self._ctx = options.ctx
         self._checkpoints = checkpoints
-        # A chunker of its own, and whether each of the pipeline's chunks ends one of its pieces.
+        # A chunker of its own; `_nested`: its pieces never reach across the pipeline's chunks.
         self._chunker = state.chunker
         self._base = state.base
         self._nested = finer(requirement.chunking, options.chunking)
@@ -98,15 +98,15 @@ class Lane:
 
     @property
     def keeps_a_tail(self) -> bool:
-        """Whether the end of the stream may still bring out a piece of its own cutting."""
+        """Whether the lane's own chunker may still return a piece at the end of the stream."""
         return self._chunker is not None and not self._nested
 
     # When it is asked
 
     def admit(self, row: Row) -> bool:
-        """Take a slot for a chunk, to be given back through `next`; or queue the chunk.
+        """Take a slot for the chunk; if none is free, queue the chunk.
 
-        Called once for each chunk, in their order.
+        For lanes that are not plain: called once for each chunk, in their order.
         """
         if self._chunker is not None:
             self._cuts[row.position] = self._cut(row.chunk, self._chunker)
@@ -115,13 +115,6 @@ class Lane:
             return False
         self.slots -= 1
         return True
-
-    def next(self) -> Row | None:
-        """Use a slot for the chunk that has waited longest; give it back if none waits."""
-        if self.queue:
-            return self.queue.popleft()
-        self.slots += 1
-        return None
 
     def stop_at(self, position: int) -> None:
         """Forget the chunks from `position` on: they need no verdict any more."""
@@ -144,7 +137,7 @@ class Lane:
         chunk = row.chunk
         begun: tuple[object, ...] = ()
         if self._simple and chunk.text:  # the same as `_judging`, without a generator
-            said = self._said(chunk) if self._verbatim else chunk.text
+            said = self._said(chunk)
             try:
                 result = self._validate(said, backend=self._backend, ctx=self._ctx)
             except BaseException as raised:  # on_error says what it means
@@ -175,7 +168,7 @@ class Lane:
 
     async def _judge_simply(self, chunk: Chunk) -> Answer:
         """Ask a coroutine function about a whole chunk: `_judge_pieces` at half the price."""
-        said = self._said(chunk) if self._verbatim else chunk.text
+        said = self._said(chunk)
         try:
             result = await self._validate(said, backend=self._backend, ctx=self._ctx)
             return result if type(result) is PartialValidationResult else self._checked(result)
@@ -215,11 +208,11 @@ class Lane:
             begun: What `stream_validate` has returned already for the first piece, if anything.
         """
         hold, verdict = self.requirement.hold, None
+        if hold:
+            row.cover(self.position, 0)
         pieces, error = self._pieces(row)
         if error is not None:
             return self._noted(row, self._despite(error, row.chunk))
-        if hold:
-            row.cover(self.position, 0)
         for piece in pieces:
             answer = yield from self._judge_piece(piece, begun)
             begun = ()
@@ -234,7 +227,7 @@ class Lane:
         return self._noted(row, UNKNOWN if verdict is None else verdict)
 
     def _judge_piece(self, piece: Chunk, begun: tuple[object, ...]) -> Judging:
-        said = self._said(piece) if self._verbatim else piece.text
+        said = self._said(piece)
         try:
             if begun:
                 (result,) = begun
@@ -243,13 +236,15 @@ class Lane:
             if not isinstance(result, PartialValidationResult) and isawaitable(result):
                 result = yield result
             return self._checked(result)
-        except GeneratorExit:  # the task was cancelled
+        except GeneratorExit:  # the judgement was given up
             raise
         except BaseException as raised:  # on_error says what it means
             return self._despite(raised, piece)
 
     def _said(self, piece: Chunk) -> Any:
-        """What a `verbatim` requirement gets: the separator too, or the whole chunk if it reads JSON."""
+        """What the requirement gets: the text, with the separator if it is `verbatim`, or the chunk."""
+        if not self._verbatim:
+            return piece.text
         if self._reads_json and isinstance(piece, JSONDelta) and piece.reading is not None:
             return piece
         return piece.separator + piece.text
@@ -273,7 +268,7 @@ class Lane:
             return _Cut((), error, None)
 
     def _noted(self, row: Row, answer: Answer) -> Answer:
-        """The answer, with the lane's state after it kept for a repair."""
+        """Save the lane's state for a repair, then return the answer."""
         cut = self._cuts.pop(row.position, None)
         if self._checkpoints is None or isinstance(answer, BaseException):
             return answer
@@ -296,7 +291,7 @@ class Lane:
         return result
 
     def _despite(self, raised: BaseException, piece: Chunk) -> Answer:
-        """What the requirement's `on_error` makes of an exception. Only errors can be a verdict."""
+        """What `on_error` makes of an exception. What is no `Exception` is returned as it is."""
         if isinstance(raised, asyncio.CancelledError):
             name = self.requirement.name
             raised = ValidatorError(

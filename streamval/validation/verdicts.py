@@ -22,8 +22,8 @@ class Verdict(NamedTuple):
         lanes: How many lanes judge each chunk.
         position: Which chunk this is of those that are judged, from 0; by default the chunk's
             index.
-        covered: Only from a lane that holds chunks back: the offset up to which this result is
-            a pass, 0 if it is not. `None` from any other lane.
+        covered: Only from a lane that holds chunks back: the end of the last piece that passed, 0
+            if none did. `None` from any other lane.
     """
 
     lane: int
@@ -126,9 +126,8 @@ class CheckOrder:
 class TriStateMerge:
     """Joins the verdicts of all lanes into one check a chunk, in chunk order.
 
-    A chunk is complete when every lane has spoken, or one has failed it. After the first failed
-    check nothing more comes out: what is delivered is exactly the chunks before the
-    lowest-numbered failing one, whatever the timing.
+    A chunk is complete when every lane has answered, or one has failed it. The last check is that
+    of the first failing chunk, whatever the timing.
     """
 
     def __init__(self) -> None:

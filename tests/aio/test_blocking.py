@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -69,3 +71,11 @@ def test_the_child_of_a_fork_makes_sync_calls():
         assert time.monotonic() < deadline, "the child hangs"
         time.sleep(0.01)
     assert ended[1] == 0
+
+
+def test_calling_a_function_starts_no_loop_of_its_own():
+    code = (
+        "import asyncio, threading; from streamval.aio.blocking import call; "
+        "assert asyncio.run(call(lambda: 1)) == 1; assert threading.active_count() == 1"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

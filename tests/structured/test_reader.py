@@ -110,6 +110,13 @@ def test_a_number_beyond_all_bounds_is_what_a_float_makes_of_it(number, value, c
     assert [event.value for event in events if event.kind == "value"] == [value, 1]
 
 
+def test_what_looks_like_a_huge_number_in_a_string_stays_as_it_is():
+    text = '{"a": "1e100000 x", "b": 1e99999999999999999999, "c": "\\"2E123456"}'
+    events, error, _ = read(text)
+    values = [event.value for event in events if event.kind == "value"]
+    assert (error, values) == (None, ["1e100000 x", float("inf"), '"2E123456'])
+
+
 def test_what_nests_too_deep_is_an_error_and_cheap():
     reader = JSONReader()
     for _ in range(20_000):

@@ -12,8 +12,9 @@ from streamval import bridge
 from streamval.errors import (
     ValidatorError,
 )
-from streamval.operators import chunk, fan_out, merge_tri_state, release
+from streamval.operators import chunk, fan_out, merge_tri_state, release, validate
 from tests.support.sources import Judge, Spoken
+from tests.support.virtual_time import run_virtually
 
 
 async def test_two_validators_may_wait_for_the_same_task():
@@ -101,3 +102,28 @@ async def test_with_eager_tasks_a_run_does_the_same():
             assert (result.success, result.text) == (True, "One. Two.")
     finally:
         asyncio.get_running_loop().set_task_factory(None)
+
+
+def test_a_lane_with_a_queue_does_not_wait_for_its_peers():
+    """Also where several chunks come in one turn of the loop."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        judged = {}
+
+        async def quick(chunk):
+            judged[chunk] = loop.time()
+            return "pass"
+
+        async def slow(_):
+            await asyncio.sleep(10)
+            return "pass"
+
+        chunks = reactivex.of("One. Two. Three.").pipe(
+            chunk(), validate([Judge(quick), Judge(slow)])
+        )
+        assert [check.success async for check in bridge.iterate(chunks)] == ["pass"] * 3
+        return judged
+
+    judged, _ = run_virtually(main())
+    assert judged == dict.fromkeys(["One.", "Two.", "Three."], 0)

@@ -55,3 +55,18 @@ async def test_a_fail_drops_what_is_held():
     hold = Judge(lambda text: "fail" if text == "Two." else "unknown", hold=True)
     result = await sv.Pipeline(Spoken("One. Two."), requirements=[hold]).run("go")
     assert result.text == ""
+
+
+async def test_a_chunker_that_raises_releases_nothing_that_is_held():
+    class Breaks:
+        def feed(self, delta):
+            if "Two" in delta:
+                raise ValueError("broken")
+            return [sv.Chunk(delta, 0, 0, len(delta))]
+
+        def flush(self):
+            return []
+
+    judge = Judge("unknown", whole=False, hold=True, chunking=Breaks, on_error="pass")
+    result = await sv.Pipeline(Spoken("One. ", "Two. ", "Three."), requirements=[judge]).run("go")
+    assert (result.success, result.text) == (False, "")
