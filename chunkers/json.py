@@ -99,6 +99,12 @@ class JSONDeltaChunker:
         """Go on behind a text that was cut already."""
         self._reader.feed(text)
 
+    def __copy__(self) -> JSONDeltaChunker:
+        twin: JSONDeltaChunker = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._reader = copy(self._reader)
+        return twin
+
 
 class JSONChunker(PendingChunker):
     """Cuts JSON after each value that completes.
@@ -127,6 +133,8 @@ class JSONChunker(PendingChunker):
         $.n 12
         $ }
     """
+
+    alias = "json"
 
     def __init__(self, *, root: Root | None = None, max_chars: int | None = None) -> None:
         super().__init__(max_chars=max_chars)
@@ -157,7 +165,7 @@ class JSONChunker(PendingChunker):
     def _reading(self) -> Reading:
         """What has been read since the last chunk."""
         events, self._unused = self._unused, []
-        return Reading(events, None, self._reader.error)
+        return Reading(events, None, self._reader.error, self._root)
 
     def resume(self, text: str) -> None:
         """Go on behind a text that was cut already: what comes is the rest of its JSON."""

@@ -41,8 +41,8 @@ _SPACED = r"[.!?…؟۔।॥։:;]"
 _WIDE = r"[。！？｡．፧።၊။]"
 _MARKER = r"(?:[•⁃]\s?)?(?:\d{1,3}|[a-z])(?:\.\)|[.)])"
 _CANDIDATE = re.compile(
-    rf"(?P<wide>{_WIDE}+{_CLOSER}*)"
-    rf"|{_SPACED}+{_CLOSER}*(?=\s|\Z)"
+    rf"(?P<wide>{_WIDE}{{1,64}}{_CLOSER}{{0,64}})"
+    rf"|{_SPACED}{{1,64}}{_CLOSER}{{0,64}}(?=\s|\Z)"
     r"|(?<=[\da-z])\)(?=\s|\Z)"
     r"|(?P<line>\n)"
 )

@@ -23,6 +23,7 @@ from streamval.events import (
     StartedEvent,
     TokenEvent,
 )
+from streamval.types.text import visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,35 +68,35 @@ class _Picture:
         """Take in an event."""
         match event:
             case StartedEvent():
-                self.model, self.chunking = event.model, event.chunking
-                self.rows = [_Row(name) for name in event.requirements]
+                self.model, self.chunking = visible(event.model), visible(event.chunking)
+                self.rows = [_Row(visible(name)) for name in event.requirements]
             case TokenEvent():
                 self.rejected = ""
-                self.unchecked += event.text
+                self.unchecked += visible(event.text)
             case QuickCheckEvent():
                 if not event.passed:
                     self.rejected, self.unchecked = self.unchecked, ""
                 for row, result in zip(self.rows, event.results, strict=True):
                     if result is not None:
                         row.judged += 1
-                        row.state, row.reason = result.success, result.reason or ""
+                        row.state, row.reason = result.success, visible(result.reason or "")
             case ChunkEvent():
-                piece = event.separator + event.text
+                piece = visible(event.separator + event.text)
                 self.delivered.append(piece)
                 self.unchecked = self.unchecked.removeprefix(piece)
             case FullValidationEvent():
                 for row, verdict in zip(self.rows, event.results, strict=True):
                     row.state = "pass" if verdict else "fail"
-                    row.reason = verdict.reason or verdict.error or ""
+                    row.reason = visible(verdict.reason or verdict.error or "")
             case RetryEvent():
                 kept = "went on from there" if event.mode == "continue" else "began again"
-                self.history.append((event.attempt - 1, event.reason, kept))
+                self.history.append((event.attempt - 1, visible(event.reason), kept))
                 self.attempt, self.unchecked = event.attempt, ""
                 del self.delivered[event.keep_chunks :]
                 for row in self.rows:
                     row.state, row.reason, row.judged = "waiting", "", 0
             case ErrorEvent():
-                self.error = f"{event.exception_type}: {event.detail}"
+                self.error = visible(f"{event.exception_type}: {event.detail}")
             case CompletedEvent():
                 self.completed = event
                 self.unchecked = self.rejected = ""
@@ -111,7 +112,9 @@ class _Picture:
             lines = text.wrap(RichConsole(width=width), width - 4)
             if len(lines) > room:
                 text = Text("…\n", "dim") + Text("\n").join(lines[-room:])
-        title = f"[bold]{self.model}[/bold] [dim]· {self.chunking} by {self.chunking}[/dim]"
+        title = Text.assemble(
+            (self.model, "bold"), (f" · {self.chunking} by {self.chunking}", "dim")
+        )
         style = "cyan"
         if self.completed is not None:
             style = "green" if self.completed.success else "red"
@@ -133,7 +136,7 @@ class _Picture:
         for row in self.rows:
             judged = f"{row.judged} judged" if row.judged else ""
             reason = Text(row.reason, "red") if row.state == "fail" else Text(judged)
-            table.add_row(_MARKS[row.state], row.name, reason)
+            table.add_row(_MARKS[row.state], Text(row.name), reason)
         return table
 
     def _attempts(self) -> Table:
@@ -210,7 +213,8 @@ class Console:
                 self._drawn = now
                 self._live.update(self._render(), refresh=True)
         elif isinstance(event, RetryEvent):
-            self._console.print(f"attempt {event.attempt - 1} cancelled: {event.reason}")
+            line = f"attempt {event.attempt - 1} cancelled: {visible(event.reason)}"
+            self._console.print(Text(line))
 
     def _open(self) -> None:
         if self._console.is_terminal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,16 @@ if TYPE_CHECKING:
 class JSONL:
     """Appends each event to a file, a line each.
 
-    A line is written in one call to the system, so every line in the file is whole even if the
-    process dies. Several runs may share one sink; the file is open while one of them is running.
+    A line is written in one call to the system where the system takes it whole, so that every line
+    is whole even if the process dies. Several runs may share one sink; the file is open while one
+    of them is running.
 
     Args:
         path: The file; its folder must exist. With `emit_tokens=True` in the pipeline the
             recording holds what the model said, and `ReplayBackend` can say it again.
 
     Raises:
-        UsageError: If the folder does not exist.
+        UsageError: If the folder does not exist, or the path is a folder.
 
     Example:
         >>> import tempfile
@@ -43,6 +45,9 @@ class JSONL:
         if not self.path.parent.is_dir():
             message = f"cannot record to {self.path}: there is no folder {self.path.parent}"
             raise UsageError(message)
+        if self.path.is_dir():
+            message = f"cannot record to {self.path}: it is a folder; name a file in it"
+            raise UsageError(message)
         self._file: int | None = None
         self._running: set[str] = set()
 
@@ -52,11 +57,23 @@ class JSONL:
             self._running.add(event.run_id)
         if self._file is None:
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        os.write(self._file, EventAdapter.dump_json(event) + b"\n")
+        self._write(self._file, EventAdapter.dump_json(event) + b"\n")
         if isinstance(event, CompletedEvent):
             self._running.discard(event.run_id)
             if not self._running:
                 self.close()
+
+    def _write(self, file: int, line: bytes) -> None:
+        before = os.fstat(file).st_size
+        left = memoryview(line)
+        try:
+            while left:
+                left = left[os.write(file, left) :]
+        except OSError:
+            # A full disk: take back what is there of the line, so that the next one stands alone.
+            with suppress(OSError):
+                os.ftruncate(file, before)
+            raise
 
     def close(self) -> None:
         """Close the file; the next event opens it again."""

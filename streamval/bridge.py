@@ -119,8 +119,11 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
             except BaseException as error:  # what it raises is the observer's
                 failed(error)
             else:
-                observer.on_next(result)
-                observer.on_completed()
+                try:
+                    observer.on_next(result)
+                    observer.on_completed()
+                except (SystemExit, KeyboardInterrupt) as error:
+                    current.crashed(error)
 
         with scope() as current:
             task = current.spawn(run())
@@ -172,10 +175,14 @@ class Subscription:
             )
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    def dispose(self) -> None:
+        """Unsubscribe at once; leaving the context manager waits until all is closed."""
         if self._disposable is not None:
             self._disposable.dispose()
             self._disposable = None
+
+    async def __aexit__(self, *_: object) -> None:
+        self.dispose()
         if self._end.done():
             self._end.exception()  # retrieved, so that the loop does not report it as forgotten
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console as RichConsole
+from rich.text import Text
 
 from streamval.backends import default_backend, read_events
 from streamval.errors import AuthenticationError, StreamvalError, UnknownModelError, UsageError
@@ -17,6 +18,7 @@ from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
 from streamval.requirements import NoRepetition, Requirement, forbidden_words, sentence_limit
 from streamval.sinks import JSONL, Console
+from streamval.types.text import visible
 
 if TYPE_CHECKING:
     from streamval.backends import LocalBackend
@@ -213,12 +215,12 @@ class _explained:  # noqa: N801  reads as a word in a with statement
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, (UsageError, AuthenticationError, UnknownModelError)):
-            errors.print(f"[bold red]streamval:[/bold red] {error}", highlight=False)
-            raise typer.Exit(WRONG_USE) from None
-        if isinstance(error, StreamvalError):
-            errors.print(f"[bold red]streamval:[/bold red] {error}", highlight=False)
-            raise typer.Exit(BROKEN) from None
+        if not isinstance(error, StreamvalError):
+            return
+        # What a server or a file said is in it: shown as it is, never read as markup.
+        errors.print(Text.assemble(("streamval: ", "bold red"), visible(str(error))))
+        wrong_use = isinstance(error, (UsageError, AuthenticationError, UnknownModelError))
+        raise typer.Exit(WRONG_USE if wrong_use else BROKEN) from None
 
 
 def main() -> None:

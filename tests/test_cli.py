@@ -140,3 +140,10 @@ def test_the_demo_shows_a_failure_a_repair_and_a_valid_end():
     assert "went on from there" in done.stderr
     assert "saved from rejected attempts" in done.stderr
     assert done.stdout == streamval("demo").stdout  # seeded
+
+
+def test_what_a_file_is_called_is_no_markup(tmp_path):
+    done = streamval("replay", str(tmp_path / "[/x].jsonl"))
+    assert done.returncode == 2
+    assert "[/x].jsonl" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Lock, Thread, current_thread
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamval.aio.tasks import CLOSING_GRACE
 from streamval.errors import RunError
@@ -49,13 +49,15 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
     given_up = False
     task: asyncio.Task[Any] | None = None
 
-    async def work() -> T:
+    async def work() -> tuple[T | None, BaseException | None]:
         nonlocal task
         task = asyncio.current_task()
         try:
             if given_up:
                 raise asyncio.CancelledError
-            return await make()
+            return await make(), None
+        except (SystemExit, KeyboardInterrupt) as error:  # raised here, it would stop the loop
+            return None, error
         finally:
             ended.set()
 
@@ -66,12 +68,15 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
             task.cancel()
 
     try:
-        return asyncio.run_coroutine_threadsafe(work(), loop).result()
+        result, error = asyncio.run_coroutine_threadsafe(work(), loop).result()
     except BaseException:
         if not ended.is_set():  # interrupted, perhaps before the future was in hand
             loop.call_soon_threadsafe(give_up)
             ended.wait(CLOSING_GRACE)
         raise
+    if error is not None:
+        raise error
+    return cast("T", result)
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -59,6 +59,7 @@ class Pump:
         self._scope = scope
         self._gate = scope.gate
         self._stall_timeout = stall_timeout
+        self._begun = False
         self._stopped = False
         self._stalled = False
         self._pushing = False
@@ -77,8 +78,9 @@ class Pump:
             return
         self._stopped = True
         # When on_next itself stops the pump, the pump sees the flag. Cancelling its own task would
-        # take effect at its next await, perhaps while it cleans up.
-        if not self._pushing:
+        # take effect at its next await, perhaps while it cleans up. A task that has not begun sees
+        # the flag too; cancelled, it would keep its traceback, and so this pump.
+        if self._begun and not self._pushing:
             self._scope.cancel(self.task)
 
     async def run(self) -> None:
@@ -86,6 +88,9 @@ class Pump:
         me = asyncio.current_task()
         assert me is not None
         self.task = me  # with an eager task factory this runs before `start` has the task
+        self._begun = True
+        if self._stopped:
+            return
         if self._stall_timeout is not None:
             self._watch(self._stall_timeout)
         try:
@@ -102,10 +107,16 @@ class Pump:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-        if self._failure is not None:
-            self._receiver.on_error(self._failure)
-        elif not self._stopped and not self._stalled:
-            self._receiver.on_completed()
+        self._report_end()
+
+    def _report_end(self) -> None:
+        try:
+            if self._failure is not None:
+                self._receiver.on_error(self._failure)
+            elif not self._stopped and not self._stalled:
+                self._receiver.on_completed()
+        except (SystemExit, KeyboardInterrupt) as error:
+            self._scope.crashed(error)
 
     async def _push_all(self) -> None:
         """Push items until the source ends, the receiver raises, or the pump is stopped."""

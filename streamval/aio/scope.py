@@ -87,8 +87,14 @@ class Scope:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self.disown(task)
-        if task.cancelled() or (error := task.exception()) is None:
-            return
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.crashed(error)
+
+    def crashed(self, error: BaseException) -> None:
+        """A task has met an exception that has nowhere to go.
+
+        For `SystemExit` and `KeyboardInterrupt`, which would stop the event loop if they left it.
+        """
         if self._on_crash is not None:
             self._on_crash(error)
         else:

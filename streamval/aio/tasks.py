@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streamval.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from contextvars import Context
 
 T = TypeVar("T")
@@ -74,9 +74,11 @@ async def side_by_side(*work: Coroutine[Any, Any, T]) -> list[T]:
     """
     if len(work) == 1:  # a task of its own would buy nothing
         return [await work[0]]
-    tasks = [asyncio.ensure_future(one) for one in work]
+    tasks = [asyncio.ensure_future(_carried(one)) for one in work]
     try:
         return list(await asyncio.gather(*tasks))
+    except _Carrier as carrier:
+        raise carrier.carried from None
     finally:
         for task in tasks:
             task.cancel()
@@ -84,9 +86,46 @@ async def side_by_side(*work: Coroutine[Any, Any, T]) -> list[T]:
             _, ignoring = await asyncio.wait(tasks, timeout=CLOSING_GRACE)
             for task in ignoring:
                 report(f"{task!r} ignores its cancellation and was left behind", None)
-        for task in tasks:
+        for task, one in zip(tasks, work, strict=True):
+            if task.done():
+                one.close()  # which a task that never began has not awaited
             if task.done() and not task.cancelled():
                 task.exception()  # retrieved: the first one is raised, the others follow from it
+
+
+class _Carrier(Exception):  # noqa: N818  never seen outside
+    """Carries what is no `Exception` out of a task: a `SystemExit` would stop the event loop."""
+
+    def __init__(self, carried: BaseException) -> None:
+        super().__init__(carried)
+        self.carried = carried
+
+
+async def _carried(work: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await work
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise _Carrier(error) from error
+
+
+async def in_thread(fn: Callable[..., T], *args: Any) -> T:
+    """Call a function on a thread, and wait for it.
+
+    Raises:
+        RuntimeError: If it raises `StopIteration`, which cannot leave a coroutine.
+        BaseException: What else it raises.
+    """
+
+    def call() -> T:
+        try:
+            return fn(*args)
+        except StopIteration as error:
+            message = f"{getattr(fn, '__name__', fn)} raised StopIteration"
+            raise RuntimeError(message) from error
+
+    return await asyncio.to_thread(call)
 
 
 def report(message: str, error: BaseException | None) -> None:

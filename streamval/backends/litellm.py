@@ -65,7 +65,7 @@ class LiteLLMBackend(Backend):
             retried unless you pass `max_retries`. Keys never appear in events, logs or `repr`.
 
     Raises:
-        UsageError: If `model` is empty or `completion` is neither.
+        UsageError: If `model` is empty, `completion` is neither, or `n` is above 1.
 
     Example:
         >>> LiteLLMBackend("openai/gpt-4o-mini", api_key="sk-secret")
@@ -96,6 +96,7 @@ class LiteLLMBackend(Backend):
         self.options = MappingProxyType(sampling)
         self._params = {name: value for name, value in params.items() if name not in _SAMPLING}
         self._secrets = _secrets(self._params)
+        _check_one_answer(params)
         self.adapters = {
             name: {"model": how} if isinstance(how, str) else dict(how)
             for name, how in (adapters or {}).items()
@@ -108,6 +109,7 @@ class LiteLLMBackend(Backend):
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
+        _check_one_answer(request.options)
         client = self._own_client(request)
         response: Any = None
         started = False
@@ -145,7 +147,7 @@ class LiteLLMBackend(Backend):
                 base_url=base,
                 organization=params.get("organization"),
                 timeout=params.get("timeout", openai.NOT_GIVEN),
-                max_retries=0,
+                max_retries=params.get("max_retries", 0),
             )
         except openai.OpenAIError as error:
             raise self._explained(error, started=False) from None
@@ -156,10 +158,11 @@ class LiteLLMBackend(Backend):
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_retries": 0,
-            "num_retries": 0,
             **self._params,
             **request.options,
         }
+        # LiteLLM and the client below it would each try again: the client does, LiteLLM does not.
+        params.setdefault("num_retries", 0 if not params["max_retries"] else None)
         if request.format is not None and self._completion == "chat":  # the only one to take it
             schema = Schema(request.format)
             params["response_format"] = {
@@ -244,6 +247,15 @@ def import_litellm() -> ModuleType:
     litellm.suppress_debug_info = True
     module: ModuleType = litellm
     return module
+
+
+def _check_one_answer(params: Mapping[str, Any]) -> None:
+    if params.get("n") not in (None, 1):
+        message = (
+            f"n={params['n']!r} asks for several answers, and a run judges one; leave n out, and "
+            "start several runs"
+        )
+        raise UsageError(message)
 
 
 def _streams_in(response: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from streamval.requirements.schema import MatchesSchema
 from streamval.requirements.whole import judge_whole
 from streamval.types.context import Context
 from streamval.types.results import Failure, Usage, ValidationResult
+from streamval.types.text import Mender
 from streamval.types.transcript import Transcript
 from streamval.validation.verdicts import Check
 
@@ -88,6 +89,7 @@ class Attempt:
         self._index = index
         self._checkpoints = checkpoints
         self._judges: tuple[Requirement, ...] = ()
+        self._mender = Mender()
         self._raw: Transcript[Any] = Transcript(request.prefix or settings.nothing)
         self._length = self.released_to
         self._tokens = 0
@@ -151,13 +153,16 @@ class Attempt:
 
     def _reader(self) -> Callable[[Any], Any]:
         """From a delta to its text, or `None`. Counts tokens, and notes what the backend reports."""
-        kind, emitter = self._kind, self._emitter if self._settings.emit_tokens else None
+        kind, mend = self._kind, self._mender.feed
+        emitter = self._emitter if self._settings.emit_tokens else None
 
         def read(delta: Any) -> Any:
-            text = delta if type(delta) is kind else self._said_in(delta)
+            text: Any = delta if type(delta) is kind else self._said_in(delta)
             if not text:
                 return None
             self._tokens += 1
+            if kind is str and not text.isascii() and not (text := mend(text)):
+                return None  # half of a character: the other half follows
             if emitter is not None and isinstance(text, str):
                 emitter.emit(TokenEvent, text=text)
             return text
@@ -191,7 +196,11 @@ class Attempt:
                 ends.append(self._length)
             return feed(text)
 
-        return _Recorded(record, chunker.flush)
+        def flush() -> list[Chunk]:
+            rest = self._mender.flush()
+            return (record(rest) if rest else []) + chunker.flush()
+
+        return _Recorded(record, flush)
 
     def _on_start(self, judges: tuple[Requirement, ...]) -> None:
         self._judges = judges

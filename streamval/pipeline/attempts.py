@@ -50,6 +50,13 @@ class Attempts:
         self._first_request = request
         self._emitter = emitter
         self._gate = gate
+        self._subscription: Subscription | None = None
+
+    def cancel(self) -> None:
+        """Read nothing more, and deliver nothing more."""
+        self.cancelled = True
+        if self._subscription is not None:
+            self._subscription.dispose()
 
     async def run(self) -> bool:
         """Attempt after attempt, until one succeeds or the budget is spent.
@@ -118,9 +125,11 @@ class Attempts:
             async with Subscription(
                 attempt.chunks(), self._deliver, self._gate, self._scheduler(loop)
             ) as subscription:
+                self._subscription = subscription
                 if not self.cancelled:  # an operator may deliver at once, and a sink cancel then
                     await subscription.completed()
         finally:
+            self._subscription = None
             attempt.ended()
             self.ledger.ended(loop.time() - began)
         return attempt

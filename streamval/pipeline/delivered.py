@@ -65,7 +65,7 @@ class Delivered:
         if self._values is None:
             return []
         reading = None if self._rewritten else getattr(chunk, "reading", None)
-        if reading is not None:
+        if reading is not None and self._schema is not None and reading.root == self._schema.root:
             return self._values.take(reading.events)
         return self._values.feed(chunk.separator + chunk.text)
 

@@ -13,7 +13,7 @@ from streamval import bridge
 from streamval.backends.base import STALL_TIMEOUT, as_messages
 from streamval.backends.default import as_backend
 from streamval.chunkers.chunking import Chunking, check_chunking, takes_audio
-from streamval.chunkers.json import JSONDeltaChunker
+from streamval.chunkers.json import JSONChunker, JSONDeltaChunker
 from streamval.errors import UsageError
 from streamval.pipeline.one_loop import OneLoop
 from streamval.pipeline.repair import Repair
@@ -114,8 +114,12 @@ class Pipeline:
             matching = matches(format)
             schema = matching.schema
             judges += (matching,)
-            if chunking in ("sentence", None):  # JSON has no sentences
-                chunking = None if schema.is_scalar else JSONDeltaChunker(root=schema.root)
+            if schema.is_scalar:
+                chunking = None if chunking == "sentence" else chunking
+            elif chunking in ("sentence", None):  # JSON has no sentences
+                chunking = JSONDeltaChunker(root=schema.root)
+            elif chunking == "json":
+                chunking = JSONChunker(root=schema.root)
         nothing = b"" if takes_audio(check_chunking(chunking)) else ""
         for judge in judges:
             if judge.judges not in (None, type(nothing)):

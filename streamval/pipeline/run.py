@@ -22,6 +22,7 @@ from streamval.events import (
 from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.subscribers import Cancellation, Subscribers, as_observable
+from streamval.types.text import mended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator
@@ -67,7 +68,7 @@ class Run:
         self._loop = loop
         self._gate = Gate()
         self._subscribers = Subscribers(self._gate)
-        self._task: asyncio.Task[StreamResult] | None = None
+        self._task: asyncio.Task[StreamResult | None] | None = None
         self._begun = False
         self._cancelling = False
         self._completed = False
@@ -203,7 +204,7 @@ class Run:
     ) -> None:
         await self.aclose()
 
-    def _started(self) -> asyncio.Task[StreamResult]:
+    def _started(self) -> asyncio.Task[StreamResult | None]:
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._loop.enter(loop)
@@ -219,7 +220,8 @@ class Run:
         if self._completed:
             self._subscribers.hurry()
         elif not self._cancelling:
-            self._cancelling = self._attempts.cancelled = True
+            self._cancelling = True
+            self._attempts.cancel()
             # In the run's own task an event has just been emitted, after which the run looks at
             # the flag. Cancelling that task would interrupt what it awaits next.
             if self._begun and self._task is not None and not self._is_current():
@@ -229,7 +231,7 @@ class Run:
         """Whether this is called from the run's own task."""
         return asyncio.current_task() is self._task
 
-    async def _ended(self, task: asyncio.Task[StreamResult]) -> StreamResult:
+    async def _ended(self, task: asyncio.Task[StreamResult | None]) -> StreamResult:
         """Wait for the run. Cancelling the task that waits cancels the run, and waits for its end."""
         self._refuse_subscriber()
         interrupted: asyncio.CancelledError | None = None
@@ -243,9 +245,13 @@ class Run:
             if not task.cancelled():
                 task.exception()  # retrieved: the cancellation goes first
             raise interrupted
-        return task.result()
+        if self._error is not None:
+            raise self._error
+        result = task.result()
+        assert result is not None
+        return result
 
-    def _left(self, task: asyncio.Task[StreamResult]) -> None:
+    def _left(self, task: asyncio.Task[StreamResult | None]) -> None:
         self._loop.leave()
         if not self._completed:  # cancelled before it took its first step
             self._complete(success=False)
@@ -254,7 +260,7 @@ class Run:
 
     # Running
 
-    async def _main(self) -> StreamResult:
+    async def _main(self) -> StreamResult | None:
         self._begun = True
         success = False
         interrupted: asyncio.CancelledError | None = None
@@ -278,10 +284,10 @@ class Run:
         try:
             if interrupted is not None and not self._cancelling:
                 raise interrupted
-            if self._error is not None:
-                raise self._error
         finally:
             interrupted = None  # its traceback holds this frame, and so the whole run
+        if self._error is not None:  # raised to who waits, as a SystemExit here would stop the loop
+            return None
         parsed = self._attempts.delivered.parsed(self._attempts.ledger.schema_judge)
         return self._attempts.ledger.result(self._attempts.delivered.raw, parsed, success=success)
 
@@ -289,7 +295,9 @@ class Run:
         """An exception ends the run: subscribers learn of it, and who drives the run gets it."""
         self._error = error
         with suppress(BaseException):  # of a subscriber: the first exception counts
-            self._emitter.emit(ErrorEvent, exception_type=type(error).__name__, detail=str(error))
+            self._emitter.emit(
+                ErrorEvent, exception_type=type(error).__name__, detail=mended(str(error))
+            )
 
     def _complete(self, *, success: bool) -> None:
         self._completed = True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from streamval.aio.tasks import in_thread
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.types.results import PartialValidationResult, ValidationResult
@@ -114,9 +114,7 @@ class AsyncStreamCheck(StreamCheck):
         """Ask the function, and wait for its answer."""
         del backend, ctx
         self._judged = True
-        answer: Any = (
-            await asyncio.to_thread(self._fn, chunk) if self._blocking else self._fn(chunk)
-        )
+        answer: Any = await in_thread(self._fn, chunk) if self._blocking else self._fn(chunk)
         return await self._verdict_or_wait(answer)
 
 

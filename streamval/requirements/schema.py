@@ -59,11 +59,12 @@ class MatchesSchema(Requirement):
         del backend, ctx
         if self._watch is None:
             self._watch = SchemaWatch(self.schema)
-        if isinstance(chunk, str):
-            complaint = self._watch.feed(chunk)
+        text = chunk if isinstance(chunk, str) else chunk.separator + chunk.text
+        reading = None if isinstance(chunk, str) else chunk.reading
+        if reading is None or reading.root != self.schema.root:
+            complaint = self._watch.feed(text)
         else:
-            assert chunk.reading is not None
-            complaint = self._watch.take(chunk.separator + chunk.text, chunk.reading)
+            complaint = self._watch.take(text, reading)
         if complaint is not None:
             return PartialValidationResult("fail", reason=complaint)
         return PASS if self._watch.complete else UNKNOWN

@@ -37,9 +37,6 @@ _STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')
 _OPEN_STRING = re.compile(r'[\s,:]*"')
 # A string, which stays as it is, or an exponent that is too large for a `Decimal`.
 _HUGE_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<=[0-9])([eE][+-]?)[0-9]{5,}', re.DOTALL)
-# Text inside a string: no closing quotation mark, and no illegal character.
-_STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')
-_OPEN_STRING = re.compile(r'[\s,:]*"')
 # A bracket directly after a word, ")" or "]" is an index, not JSON.
 _OPENERS: dict[Root | None, re.Pattern[str]] = {
     "object": re.compile(r"(?<![\w)\]])\{"),
@@ -102,6 +99,7 @@ class JSONReader:
         began_at: Offset at which the JSON begins, or `None` so far.
         ended_at: Offset just past its end, or `None` so far.
         error: What is wrong with the JSON, or `None`.
+        root: As given.
 
     Example:
         >>> reader = JSONReader()
@@ -120,7 +118,7 @@ class JSONReader:
         self.began_at: int | None = None
         self.ended_at: int | None = None
         self.error: str | None = None
-        self._opener = _OPENERS[root]
+        self.root = root
         self._at = 0
         self._before = ""
         self._frames: list[_Frame] = []
@@ -156,7 +154,7 @@ class JSONReader:
 
     def read(self, text: str) -> Reading:
         """Like `feed`; also returns the open string and the error."""
-        return Reading(self.feed(text), self.open_string, self.error)
+        return Reading(self.feed(text), self.open_string, self.error, self.root)
 
     @property
     def where(self) -> str:
@@ -179,7 +177,11 @@ class JSONReader:
         twin._tail, twin._unsent = list(self._tail), []
         if self._parser is not None and self.ended_at is None and self.error is None:
             # A parser cannot be copied, but led to the same place by a shorter way.
-            twin._start_parser(self._way() + "".join(self._tail))
+            try:
+                twin._start_parser(self._way() + "".join(self._tail))
+            except (ijson.JSONError, ValueError, SystemError, ArithmeticError) as error:
+                # The original has not sent all of it to its parser, and so has not seen it yet.
+                twin.error = f"{self.where}: {_first_line(error)}"
         return twin
 
     def _way(self) -> str:
@@ -195,7 +197,7 @@ class JSONReader:
     def _look_for_it(self, text: str) -> str:
         """Skip to the next bracket that may begin it; returns the text from there on."""
         behind = len(self._before)
-        found = self._opener.search(self._before + text, behind)
+        found = _OPENERS[self.root].search(self._before + text, behind)
         skipped = len(text) if found is None else found.start() - behind
         self._at += skipped
         self._before = (self._before + text[:skipped])[-1:]
@@ -247,6 +249,7 @@ class JSONReader:
             text = self._place(events)
         elif self._string is not None:
             self._string = self._string.and_then(text)
+            self._escaping = _ends_escaping(text[1:] if self._escaping else text)
         elif '"' in text:
             self._open_string()
         if self.ended_at is not None:
@@ -311,7 +314,7 @@ class JSONReader:
         rest = text[done:]
         self._tail = [rest] if rest else []
         self._string = None
-        if rest:
+        if rest and self.ended_at is None:
             self._open_string()
         return rest
 
@@ -321,7 +324,7 @@ class JSONReader:
         if quote := _OPEN_STRING.match(text):
             start, begun = self._at - len(text) + quote.end() - 1, text[quote.end() :]
             self._string = OpenString(start, "", 0, escaped=False).and_then(begun)
-            self._escaping = (len(begun) - len(begun.rstrip("\\"))) % 2 == 1
+            self._escaping = _ends_escaping(begun)
 
     def _string_goes_on(self, text: str) -> bool:
         """Whether the open string neither ends in this text nor breaks."""
@@ -357,11 +360,16 @@ def json_in(text: str, root: Root | None = None) -> str:
     return text[reader.began_at : reader.ended_at].strip()
 
 
+def _ends_escaping(text: str) -> bool:
+    """Whether text inside a string ends in a backslash that escapes what follows."""
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
 def _first_line(error: Exception) -> str:
     """What the parser complains of, without the text around it that it shows in further lines."""
     said = str(error)
     if said.startswith(("b'", 'b"')):  # ijson, where that text is cut in the middle of a character
-        said = said[2:].split("\\n")[0]
+        said = said[2:].split("\\n", maxsplit=1)[0]
     return said.splitlines()[0].strip(" .")
 
 

@@ -62,11 +62,13 @@ class Reading(NamedTuple):
         events: What has completed in it, in order.
         begun: A string value that has begun and not ended, or `None`.
         error: What is wrong with the JSON, or `None`.
+        root: What the reader has looked for: an object, an array, or (`None`) either.
     """
 
     events: list[JSONEvent]
     begun: OpenString | None
     error: str | None
+    root: Root | None = None
 
 
 def path_of(around: str, key: str | int) -> str:

@@ -272,5 +272,7 @@ class SchemaWatch:
             complaint = str(error)
         if complaint is None:
             return None
+        if not self._open:
+            return complaint
         around = self._open[-1]
         return f"{path_of(around.path, around.key)}: {complaint}"

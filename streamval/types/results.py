@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, PlainSerializer
 
 from streamval.types.frozen import setters
+from streamval.types.text import mended
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -82,6 +83,8 @@ class PartialValidationResult:
             raise ValueError(message)
         if self.reason is not None and not isinstance(self.reason, str):
             _set_reason(self, str(self.reason))
+        if self.reason is not None:
+            _set_reason(self, mended(self.reason))
 
     def as_bool(self) -> bool:
         """True for `"pass"` only; look at `success` to tell `"unknown"` from `"fail"`."""
@@ -131,6 +134,9 @@ class ValidationResult:
             object.__setattr__(self, "reason", str(self.reason))
         if isinstance(self.error, BaseException):
             object.__setattr__(self, "error", f"{type(self.error).__name__}: {self.error}")
+        for name in ("reason", "error"):
+            if isinstance(text := getattr(self, name), str):
+                object.__setattr__(self, name, mended(text))
 
     def as_bool(self) -> bool:
         """True if the requirement passed and judging it raised nothing."""

@@ -222,18 +222,23 @@ class Fan:
 
     async def _take_turns(self, turns: _Turns) -> None:
         """As a task: ask the lanes that no other task has asked yet."""
-        row, me = turns.row, asyncio.current_task(self._loop)
+        me = asyncio.current_task(self._loop)
         assert me is not None
-        self._working[me] = row
         handover = None
-        if not EAGER and len(turns.lanes) > 1:
-            # Before 3.12 we cannot see that a task waits. If it does, this starts another one.
-            handover = self._loop.call_soon(self._ask_slow, turns)
+        todo: _Turns | None = turns
         try:
-            while turns.lanes and not self._is_over(row):
-                lane = turns.lanes.pop()
-                self._on_answer(lane, row, await lane.judge(row))
-                self._rest(lane)
+            while todo is not None:
+                row = self._working[me] = todo.row
+                if len(todo.lanes) > 1 and not (EAGER and todo is turns):
+                    # Nothing sees that this task waits. If it does, this starts another one.
+                    handover = self._loop.call_soon(self._ask_slow, todo)
+                while todo.lanes and not self._is_over(row):
+                    lane = todo.lanes.pop()
+                    self._on_answer(lane, row, await lane.judge(row))
+                    self._rest(lane)
+                if handover is not None:
+                    handover.cancel()
+                todo = self._next_turns()
         except asyncio.CancelledError:
             # Ends quietly: a cancelled task keeps its traceback, and so all of this subscription,
             # until the garbage collector comes.
@@ -241,7 +246,7 @@ class Fan:
         except BaseException as error:  # of an observer downstream
             self.on_error(error)
         finally:
-            del self._working[me]
+            self._working.pop(me, None)
             if handover is not None:
                 handover.cancel()
         if me.cancelling() and not self._scope.has_cancelled(me):
@@ -249,28 +254,36 @@ class Fan:
         self._scope.disown(me)
 
     def _rest(self, lane: Lane) -> None:
-        """A lane has answered: it gives back its slot, or is asked about the next chunk soon."""
+        """A lane has answered: it gives back its slot, or is asked about the next chunk."""
         if not lane.queue:
             lane.slots += 1
             return
-        # In the next turn of the loop, together with the others that have a queue: so that chunks
-        # are judged in their order, and a lane that fails one spares the others the next.
-        if not self._queued:
+        if not self._queued:  # should this task wait for another lane: soon, without it
             self._loop.call_soon(self._ask_queued)
         self._queued.append(lane)
 
     def _ask_queued(self) -> None:
-        """Ask lanes about the chunks that have queued up for them, chunk by chunk."""
-        lanes, self._queued = sorted(self._queued, key=lambda one: -one.position), []
-        turns: dict[int, _Turns] = {}
-        for lane in lanes:
-            if lane.queue:
-                row = lane.queue.popleft()
-                turns.setdefault(row.position, _Turns(row, [])).lanes.append(lane)
-            else:
+        while (turns := self._next_turns()) is not None:
+            self._ask_slow(turns)
+
+    def _next_turns(self) -> _Turns | None:
+        """The lanes that have queued the earliest chunk, so that chunks are judged in order."""
+        waiting = [lane for lane in self._queued if lane.queue]
+        for lane in self._queued:
+            if not lane.queue:
                 lane.slots += 1
-        for position in sorted(turns):
-            self._ask_slow(turns[position])
+        self._queued = []
+        if not waiting:
+            return None
+        row = min((lane.queue[0] for lane in waiting), key=lambda one: one.position)
+        turns = _Turns(row, [])
+        for lane in sorted(waiting, key=lambda one: -one.position):
+            if lane.queue and lane.queue[0] is row:
+                lane.queue.popleft()
+                turns.lanes.append(lane)
+            else:
+                self._queued.append(lane)
+        return turns
 
     # Answers
 

@@ -12,6 +12,7 @@ import pytest
 
 import streamval as sv
 from streamval.aio.blocking import wait_for
+from tests.support.sources import Spoken
 
 
 @sv.contract(backend=sv.ScriptedBackend('{"value": 1}'))
@@ -79,3 +80,19 @@ def test_calling_a_function_starts_no_loop_of_its_own():
         "assert asyncio.run(call(lambda: 1)) == 1; assert threading.active_count() == 1"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("what", [SystemExit, KeyboardInterrupt])
+def test_what_would_stop_a_loop_is_raised_to_the_caller_and_the_loop_goes_on(what):
+    async def leaves():
+        raise what
+
+    def panics(_):
+        raise what
+
+    with pytest.raises(what):
+        wait_for(leaves)
+    pipeline = sv.Pipeline(Spoken("One. "), requirements=[sv.stream_check(panics)])
+    with pytest.raises(what):
+        wait_for(lambda: pipeline.run("x"))
+    assert wait_for(lambda: asyncio.sleep(0, "well")) == "well"

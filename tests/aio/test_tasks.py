@@ -88,3 +88,15 @@ def test_side_by_side_does_not_wait_for_what_ignores_its_cancellation():
         return at
 
     assert run_virtually(main())[0] < 10
+
+
+async def test_side_by_side_what_is_no_exception_comes_out_and_the_loop_goes_on():
+    async def leaves():
+        raise SystemExit(3)
+
+    async def waits():
+        await asyncio.sleep(1000)
+
+    with pytest.raises(SystemExit):
+        await side_by_side(waits(), leaves())
+    assert await side_by_side(asyncio.sleep(0, 1), asyncio.sleep(0, 2)) == [1, 2]

@@ -207,3 +207,17 @@ async def test_a_client_of_our_own_is_closed_whatever_comes_of_it(server, kind, 
     ours = [client for client in made if client.max_retries == 0]
     assert len(ours) == (3 if kind == "text-completion-openai" else 0)
     assert all(client.is_closed() for client in ours)
+
+
+async def test_several_answers_are_refused(server, kind):
+    with pytest.raises(UsageError, match="n=2 asks for several answers"):
+        backend(server, kind, "fine", n=2)
+    with pytest.raises(UsageError, match="n=3 asks for several answers"):
+        await sv.Pipeline(backend(server, kind, "fine")).run("go", n=3)
+    assert server.requests == []
+
+
+async def test_max_retries_are_made(server, kind):
+    with pytest.raises(RateLimitError):
+        await sv.Pipeline(backend(server, kind, "busy", max_retries=1)).run("go")
+    assert len(server.requests) == 2

@@ -1,6 +1,10 @@
 """Tests of `streamval.chunkers.json`."""
 
+import pytest
+
 import streamval as sv
+from streamval.chunkers import JSONChunker, JSONDeltaChunker
+from tests.support.sources import Judge, Spoken
 
 
 async def test_values_after_a_repair_are_still_chunks_of_their_own():
@@ -15,3 +19,14 @@ async def test_values_after_a_repair_are_still_chunks_of_their_own():
     run_ = sv.Pipeline(good, requirements=[no_bob], chunking="json", retry=sv.Repair()).start("x")
     chunks = [chunk.text async for chunk in run_.chunks()]
     assert chunks == ['"Ann"', '"Kim"', '"Eve"', "]", '"x"', '"y"', "]", "}"]
+
+
+@pytest.mark.parametrize("make", [JSONChunker, JSONDeltaChunker])
+async def test_a_lane_may_cut_json_its_own_way_under_a_repair_that_continues(make):
+    backend = Spoken(['{"a": "x\\u00', "4w", ' more", "bad"', "}"], ["}"], supports_prefix=True)
+    judges = [Judge(chunking=make()), Judge(lambda text: "fail" if "bad" in text else "pass")]
+    result = await sv.Pipeline(
+        backend, requirements=judges, chunking=None, retry=sv.Repair(loop_budget=2)
+    ).run("x")
+    assert result.success
+    assert len(result.attempts) == 2

@@ -1,5 +1,7 @@
 """Tests of `streamval.chunkers.markdown`."""
 
+import pytest
+
 from streamval.chunkers import MarkdownChunker
 
 
@@ -63,3 +65,12 @@ def test_a_block_is_there_as_soon_as_its_end_is_certain():
 
 def test_text_that_is_no_block_is_not_lost():
     assert blocks("[a]: /url\n\nText.\n") == ["[a]: /url\n\nText."]
+
+
+@pytest.mark.parametrize("unit", ["\n", "> \n", "* \n", "`\n", "|\n", "[a]: b\n", "[", "\\\\\n"])
+def test_no_text_costs_more_than_linear(unit):
+    """Quadratic, it would take minutes: the test would time out."""
+    chunker = MarkdownChunker()
+    for _ in range(20_000):
+        chunker.feed(unit)
+    chunker.flush()

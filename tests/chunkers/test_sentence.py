@@ -75,3 +75,13 @@ def test_a_sentence_is_there_as_soon_as_the_word_after_it():
     chunker = SentenceChunker()
     assert chunker.feed("It rains. It") == []
     assert [chunk.text for chunk in chunker.feed(" ")] == ["It rains."]
+
+
+@pytest.mark.parametrize("unit", ["\n", "。", "!", ")", "“", "1. ", "a。", ". ", "\u00a0"])
+def test_no_text_costs_more_than_linear(unit):
+    """Quadratic, it would take minutes: the test would time out."""
+    chunker = SentenceChunker()
+    for _ in range(50_000):
+        chunker.feed(unit)
+    chunker.flush()
+    SentenceChunker().feed(unit * 50_000)

@@ -9,7 +9,7 @@ from reactivex import operators as ops
 import streamval as sv
 from streamval import bridge
 from streamval.operators import only
-from tests.support.sources import Judge, Spoken, types, watch
+from tests.support.sources import Judge, PlainJudge, Spoken, types, watch
 
 
 async def test_one_run_may_stop_another():
@@ -145,3 +145,16 @@ async def test_cancelled_before_its_first_step_a_run_still_completes():
         await task
     assert types(seen)[-1:] == ["completed"]
     assert types(seen).count("completed") == 1
+
+
+@pytest.mark.parametrize("at", ["token", "quick_check", "chunk"])
+async def test_cancelled_from_a_subscriber_a_source_that_never_waits_is_not_read_on(at):
+    backend = Spoken(*["One. "] * 300)
+    seen = []
+    run = sv.Pipeline(backend, requirements=[PlainJudge()], emit_tokens=True).start("x")
+    run.subscribe(lambda event: seen.append(event.type))
+    run.subscribe(lambda event: run.cancel() if event.type == at else None)
+    assert not (await run).success
+    assert backend.said < 5
+    assert seen.count("chunk") <= 1
+    assert seen[-1] == "completed"

@@ -8,6 +8,7 @@ import pytest
 import streamval as sv
 from streamval.errors import UsageError, ValidatorError
 from streamval.types.context import Context
+from tests.support.sources import Spoken
 
 
 async def streamed(requirement, text, *, chunking="sentence"):
@@ -79,3 +80,14 @@ def test_the_description_comes_from_the_function():
         """Stay polite."""
 
     assert sv.stream_check(polite).description == "Stay polite."
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+async def test_one_that_raises_stop_iteration_ends_the_run(blocking):
+    broken = sv.stream_check(lambda text: next(iter([])), "broken", blocking=blocking)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await sv.Pipeline(Spoken("One. "), requirements=[broken]).run("x")
+    forgiving = sv.stream_check(
+        lambda text: next(iter([])), "broken", blocking=blocking, on_error="pass"
+    )
+    assert (await sv.Pipeline(Spoken("One. "), requirements=[forgiving]).run("x")).success

@@ -173,3 +173,23 @@ async def test_json_that_breaks_off_is_found_at_the_end():
         sv.ScriptedBackend('{"people": ['), requirements=[sv.matches(Team)], chunking=None
     ).run("x")
     assert "EOF" in result.failures[0].reason
+
+
+class Counted(BaseModel):
+    a: int
+
+
+@pytest.mark.parametrize("chunking", ["sentence", None, "json", "line", "word"])
+@pytest.mark.parametrize("size", [1, 3, 99])
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": 1}, "that is it"', '{"a": 1} "', 'Options [1, 2] are: {"a": 1}', '{"a": 1}{"a": "x'],
+)
+async def test_what_stands_around_the_json_is_skipped_however_it_is_cut(text, size, chunking):
+    deltas = [text[n : n + size] for n in range(0, len(text), size)]
+    seen = []
+    run = sv.Pipeline(Spoken(*deltas), format=Counted, chunking=chunking).start("x")
+    run.subscribe(seen.append)
+    result = await run
+    assert (result.success, result.parsed) == (True, Counted(a=1))
+    assert [e.value for e in seen if isinstance(e, sv.PartialObjectEvent)] == [1, {"a": 1}]

@@ -1,5 +1,6 @@
 """Tests of `streamval.sinks.console`."""
 
+import io
 import os
 import pty
 import re
@@ -7,6 +8,7 @@ import select
 import sys
 
 import pytest
+from rich.console import Console as RichConsole
 
 import streamval as sv
 from streamval.sinks import Console
@@ -83,3 +85,18 @@ async def test_console_shows_an_error(capsys):
     with pytest.raises(OSError, match="no line"):
         await run
     assert "OSError: no line" in capsys.readouterr().out
+
+
+async def test_what_others_wrote_is_no_markup_and_no_control_sequence():
+    out = io.StringIO()
+    console = Console(RichConsole(file=out, width=100, force_terminal=True, color_system=None))
+    evil = "[/b][link=x]\x1b]0;owned\x07"
+    judge = sv.stream_check(lambda text: (False, evil), evil)
+    backend = sv.IterableBackend(lambda _: [f"Text {evil}. ", "More. "], model=evil)
+    run = sv.Pipeline(backend, requirements=[judge], emit_tokens=True).start("go")
+    run.subscribe(console)
+    assert not (await run).success
+    shown = out.getvalue()
+    assert "[/b][link=x]" in shown
+    assert "\x1b]0;" not in shown
+    assert "\x07" not in shown

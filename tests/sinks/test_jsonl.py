@@ -1,6 +1,8 @@
 """Tests of `streamval.sinks.jsonl`."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -58,3 +60,33 @@ def test_every_line_is_whole_even_if_the_process_dies(tmp_path):
     lines = data.splitlines()
     assert len(lines) > 100
     assert all(json.loads(line)["type"] for line in lines)
+
+
+def test_a_folder_is_no_recording(tmp_path):
+    with pytest.raises(UsageError, match="it is a folder; name a file in it"):
+        JSONL(tmp_path)
+
+
+def test_on_a_full_disk_no_half_line_stays(tmp_path, monkeypatch):
+    path = tmp_path / "run.jsonl"
+    event = sv.TokenEvent(run_id="r", attempt=1, text="x" * 100)
+    write, room = os.write, [1000]
+
+    def little_room(file, data):
+        if not room[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        size = min(len(data), room[0], 60)  # the system may take less than it is given
+        room[0] -= size
+        return write(file, bytes(data)[:size])
+
+    with JSONL(path) as record:
+        monkeypatch.setattr(os, "write", little_room)
+        written = 0
+        with pytest.raises(OSError, match="No space"):
+            while True:
+                record(event)
+                written += 1
+        room[0] = 10_000
+        record(event)
+    assert written > 1
+    assert list(read_events(path)) == [event] * (written + 1)
