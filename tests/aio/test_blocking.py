@@ -12,15 +12,8 @@ import pytest
 
 import streamval as sv
 from streamval.aio.blocking import wait_for
+from tests.support.contracts import Inner
 from tests.support.sources import Spoken
-
-
-@sv.contract(backend=sv.ScriptedBackend('{"value": 1}'))
-class Inner(sv.Expression):
-    prompt = "x"
-
-    def forward(self, n: int) -> int:
-        return self.contract_result
 
 
 @sv.contract(backend=sv.ScriptedBackend('{"value": 1}'))

@@ -3,9 +3,8 @@
 import pytest
 import reactivex
 from reactivex import operators as ops
-from reactivex.testing import ReactiveTest, TestScheduler
+from reactivex.testing import ReactiveTest
 
-from streamval import Chunk
 from streamval.operators import (
     chunk,
     chunk_by_line,
@@ -13,31 +12,13 @@ from streamval.operators import (
     chunk_by_sentence,
     chunk_by_word,
 )
+from tests.support.operators import played, texts
 
 on_next, on_error, on_completed = (
     ReactiveTest.on_next,
     ReactiveTest.on_error,
     ReactiveTest.on_completed,
 )
-
-
-def played(operator, *messages):
-    """What comes out, and when: (time, value), then how it ended."""
-    scheduler = TestScheduler()
-    source = scheduler.create_hot_observable(*messages)
-    result = scheduler.start(lambda: source.pipe(operator))
-    seen = []
-    for message in result.messages:
-        if message.value.kind == "N":
-            seen.append((int(message.time), message.value.value))
-        else:
-            seen.append((int(message.time), message.value.kind))
-    disposed = [int(s.unsubscribe) for s in source.subscriptions]
-    return seen, disposed
-
-
-def texts(seen):
-    return [(time, getattr(value, "text", value)) for time, value in seen]
 
 
 def test_chunk_comes_with_the_delta_that_completes_it():
@@ -82,10 +63,6 @@ def test_chunk_by(operator, expected):
     found = []
     reactivex.of("One two. Three\nfour\n\nfive").pipe(operator).subscribe(found.append)
     assert [c.text for c in found] == expected
-
-
-def c(index, end=None):
-    return Chunk(f"chunk {index}", index, index * 10, end or index * 10 + 9, " ")
 
 
 def test_a_users_own_operator_composes_with_ours():

@@ -2,37 +2,19 @@
 
 import pytest
 import reactivex
-from reactivex.testing import ReactiveTest, TestScheduler
+from reactivex.testing import ReactiveTest
 
-from streamval import Check, Chunk, PartialValidationResult, Verdict
+from streamval import Check, PartialValidationResult, Verdict
 from streamval.operators import (
     merge_tri_state,
 )
+from tests.support.operators import c, played
 
 on_next, on_error, on_completed = (
     ReactiveTest.on_next,
     ReactiveTest.on_error,
     ReactiveTest.on_completed,
 )
-
-
-def played(operator, *messages):
-    """What comes out, and when: (time, value), then how it ended."""
-    scheduler = TestScheduler()
-    source = scheduler.create_hot_observable(*messages)
-    result = scheduler.start(lambda: source.pipe(operator))
-    seen = []
-    for message in result.messages:
-        if message.value.kind == "N":
-            seen.append((int(message.time), message.value.value))
-        else:
-            seen.append((int(message.time), message.value.kind))
-    disposed = [int(s.unsubscribe) for s in source.subscriptions]
-    return seen, disposed
-
-
-def c(index, end=None):
-    return Chunk(f"chunk {index}", index, index * 10, end or index * 10 + 9, " ")
 
 
 def v(lane, index, state, lanes=2, covered=None):

@@ -2,41 +2,19 @@
 
 import pytest
 import reactivex
-from reactivex.testing import ReactiveTest, TestScheduler
+from reactivex.testing import ReactiveTest
 
-from streamval import Check, Chunk
+from streamval import Check
 from streamval.operators import (
     release,
 )
+from tests.support.operators import c, played, texts
 
 on_next, on_error, on_completed = (
     ReactiveTest.on_next,
     ReactiveTest.on_error,
     ReactiveTest.on_completed,
 )
-
-
-def played(operator, *messages):
-    """What comes out, and when: (time, value), then how it ended."""
-    scheduler = TestScheduler()
-    source = scheduler.create_hot_observable(*messages)
-    result = scheduler.start(lambda: source.pipe(operator))
-    seen = []
-    for message in result.messages:
-        if message.value.kind == "N":
-            seen.append((int(message.time), message.value.value))
-        else:
-            seen.append((int(message.time), message.value.kind))
-    disposed = [int(s.unsubscribe) for s in source.subscriptions]
-    return seen, disposed
-
-
-def texts(seen):
-    return [(time, getattr(value, "text", value)) for time, value in seen]
-
-
-def c(index, end=None):
-    return Chunk(f"chunk {index}", index, index * 10, end or index * 10 + 9, " ")
 
 
 def k(index, success="pass", covered=None):

@@ -6,19 +6,7 @@ import pytest
 
 import streamval as sv
 from streamval.errors import UsageError, ValidatorError
-from streamval.types.context import Context
-
-
-async def streamed(requirement, text, *, chunking="sentence"):
-    """(success, delivered text, reasons) of a text under one requirement."""
-    result = await sv.Pipeline(
-        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
-    ).run("go")
-    return result.success, result.text, [failure.reason for failure in result.failures]
-
-
-def whole(text):
-    return Context().with_output(text)
+from tests.support.requirements import streamed, whole
 
 
 async def test_the_default_is_unknown_and_the_end_decides():

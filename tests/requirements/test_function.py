@@ -7,20 +7,8 @@ import pytest
 
 import streamval as sv
 from streamval.errors import UsageError, ValidatorError
-from streamval.types.context import Context
+from tests.support.requirements import streamed, whole
 from tests.support.sources import Spoken
-
-
-async def streamed(requirement, text, *, chunking="sentence"):
-    """(success, delivered text, reasons) of a text under one requirement."""
-    result = await sv.Pipeline(
-        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
-    ).run("go")
-    return result.success, result.text, [failure.reason for failure in result.failures]
-
-
-def whole(text):
-    return Context().with_output(text)
 
 
 @pytest.mark.parametrize(

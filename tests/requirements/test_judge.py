@@ -8,6 +8,7 @@ import streamval as sv
 from streamval.chunkers import FrameChunker
 from streamval.errors import RunError, UsageError
 from streamval.types.components import render
+from tests.support.requirements import Answers, streamed
 from tests.support.sources import Spoken
 from tests.support.voice import speech
 
@@ -43,42 +44,6 @@ async def test_a_judge_that_reads_is_not_asked_about_sound():
         await sv.Pipeline(
             Spoken(speech(0.3)), requirements=["be kind"], chunking=FrameChunker(0.25)
         ).run("x")
-
-
-class Answers(sv.Backend):
-    """A judge that answers by a function of the judged text; remembers what it was asked."""
-
-    model = "judge"
-
-    def __init__(self, answer, delay=0.0, adapters=None):
-        self.answer = answer
-        self.delay = delay
-        self.asked = []
-        self.requests = []
-        self.said = 0
-        self.at_once = self.most_at_once = 0
-        self.adapters = adapters or {}
-
-    async def stream(self, request):
-        self.requests.append(request)
-        prompt = request.messages[-1].content
-        lines = prompt.splitlines()
-        markers = [n for n, line in enumerate(lines) if line.startswith("[text ")]
-        text = "\n".join(lines[markers[0] + 1 : markers[1]]) if markers else prompt
-        self.asked.append(text)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            if self.delay:
-                await asyncio.sleep(self.delay)
-            for piece in self.answer(text):
-                if callable(piece):
-                    await piece()
-                else:
-                    self.said += 1
-                    yield piece
-        finally:
-            self.at_once -= 1
 
 
 async def judged(requirement, text, answer, **options):
@@ -172,14 +137,6 @@ async def test_by_default_the_judge_is_asked_once_at_the_end():
         validation_backend=backend,
     ).run("go")
     assert backend.asked == ["One. Two."]
-
-
-async def streamed(requirement, text, *, chunking="sentence"):
-    """(success, delivered text, reasons) of a text under one requirement."""
-    result = await sv.Pipeline(
-        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
-    ).run("go")
-    return result.success, result.text, [failure.reason for failure in result.failures]
 
 
 async def test_a_plain_string_is_judged_by_the_backend_at_the_end():

@@ -2,17 +2,9 @@
 
 import pytest
 
-import streamval as sv
 from streamval import requirements as reqs
 from streamval.errors import UsageError
-
-
-async def streamed(requirement, text, *, chunking="sentence"):
-    """(success, delivered text, reasons) of a text under one requirement."""
-    result = await sv.Pipeline(
-        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
-    ).run("go")
-    return result.success, result.text, [failure.reason for failure in result.failures]
+from tests.support.requirements import streamed
 
 
 async def test_word_limit_fails_with_the_chunk_that_goes_over():

@@ -6,44 +6,9 @@ import pytest
 
 import streamval as sv
 from streamval.errors import UsageError
+from tests.support.requirements import Answers
 from tests.support.sources import Spoken
 from tests.support.virtual_time import run_virtually
-
-
-class Answers(sv.Backend):
-    """A judge that answers by a function of the judged text; remembers what it was asked."""
-
-    model = "judge"
-
-    def __init__(self, answer, delay=0.0, adapters=None):
-        self.answer = answer
-        self.delay = delay
-        self.asked = []
-        self.requests = []
-        self.said = 0
-        self.at_once = self.most_at_once = 0
-        self.adapters = adapters or {}
-
-    async def stream(self, request):
-        self.requests.append(request)
-        prompt = request.messages[-1].content
-        lines = prompt.splitlines()
-        markers = [n for n, line in enumerate(lines) if line.startswith("[text ")]
-        text = "\n".join(lines[markers[0] + 1 : markers[1]]) if markers else prompt
-        self.asked.append(text)
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        try:
-            if self.delay:
-                await asyncio.sleep(self.delay)
-            for piece in self.answer(text):
-                if callable(piece):
-                    await piece()
-                else:
-                    self.said += 1
-                    yield piece
-        finally:
-            self.at_once -= 1
 
 
 async def test_a_streaming_judge_is_asked_about_the_chunks_that_matter():

@@ -4,12 +4,7 @@ import pytest
 
 import streamval as sv
 from streamval.errors import UsageError
-from tests.support.sources import Spoken
-
-
-async def run_of(requirement, text, chunking="sentence", size=3):
-    backend = Spoken(*(text[n : n + size] for n in range(0, len(text), size)))
-    return await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("x")
+from tests.support.requirements import failing, on_the_whole, passing, run_of
 
 
 @pytest.mark.parametrize("chunking", ["word", None, "sentence"])
@@ -77,31 +72,6 @@ KEY = "AKIAIOSFODNN7EXAMPLE"
 
 
 TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
-
-
-async def judged(requirement, text, *, chunking="sentence", size=3):
-    """(success, delivered, reason, characters generated), in deltas of some characters."""
-    deltas = [text[n : n + size] for n in range(0, len(text), size)]
-    backend = Spoken(*deltas)
-    result = await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("go")
-    reason = result.failures[0].reason if result.failures else None
-    return result.success, result.text, reason, len(result.attempts[0].text)
-
-
-async def failing(requirement, text, **options):
-    success, delivered, reason, written = await judged(requirement, text, **options)
-    assert not success
-    return delivered, reason, written
-
-
-async def passing(requirement, text, **options):
-    success, delivered, reason, _ = await judged(requirement, text, **options)
-    assert success, reason
-    assert delivered == text.strip()
-
-
-async def on_the_whole(requirement, text):
-    return await requirement.validate(None, sv.Context().with_output(text))
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])

@@ -5,13 +5,14 @@ import pytest
 import streamval as sv
 from streamval import requirements as reqs
 from streamval.errors import UsageError
-from streamval.types.context import Context
-from tests.support.sources import Spoken
-
-
-async def run_of(requirement, text, chunking="sentence", size=3):
-    backend = Spoken(*(text[n : n + size] for n in range(0, len(text), size)))
-    return await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("x")
+from tests.support.requirements import (
+    failing,
+    on_the_whole,
+    passing,
+    run_of,
+    streamed,
+    whole,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,31 +25,6 @@ async def run_of(requirement, text, chunking="sentence", size=3):
 )
 async def test_what_counts_as_the_same(text, success):
     assert (await run_of(sv.NoRepetition(), text)).success is success
-
-
-async def judged(requirement, text, *, chunking="sentence", size=3):
-    """(success, delivered, reason, characters generated), in deltas of some characters."""
-    deltas = [text[n : n + size] for n in range(0, len(text), size)]
-    backend = Spoken(*deltas)
-    result = await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("go")
-    reason = result.failures[0].reason if result.failures else None
-    return result.success, result.text, reason, len(result.attempts[0].text)
-
-
-async def failing(requirement, text, **options):
-    success, delivered, reason, written = await judged(requirement, text, **options)
-    assert not success
-    return delivered, reason, written
-
-
-async def passing(requirement, text, **options):
-    success, delivered, reason, _ = await judged(requirement, text, **options)
-    assert success, reason
-    assert delivered == text.strip()
-
-
-async def on_the_whole(requirement, text):
-    return await requirement.validate(None, sv.Context().with_output(text))
 
 
 async def test_a_loop_is_cut_in_the_middle_of_its_sentence():
@@ -79,18 +55,6 @@ async def test_a_loop_in_the_whole_output():
 def test_once_is_no_loop():
     with pytest.raises(UsageError, match="at least 2"):
         sv.NoLoop(times=1)
-
-
-async def streamed(requirement, text, *, chunking="sentence"):
-    """(success, delivered text, reasons) of a text under one requirement."""
-    result = await sv.Pipeline(
-        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
-    ).run("go")
-    return result.success, result.text, [failure.reason for failure in result.failures]
-
-
-def whole(text):
-    return Context().with_output(text)
 
 
 async def test_no_repetition():

@@ -3,12 +3,7 @@
 import pytest
 
 import streamval as sv
-from tests.support.sources import Spoken
-
-
-async def run_of(requirement, text, chunking="sentence", size=3):
-    backend = Spoken(*(text[n : n + size] for n in range(0, len(text), size)))
-    return await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("x")
+from tests.support.requirements import failing, on_the_whole, passing, run_of
 
 
 @pytest.mark.parametrize("code", ["+".join(["1"] * 20000), "-" * 20000 + "1", "(" * 300])
@@ -31,31 +26,6 @@ async def test_python_that_nests_too_deep_fails(code):
 async def test_markdown_that_is_well_formed(text, size):
     result = await run_of(sv.readable_markdown(), text, "line", size)
     assert result.success, result.failures
-
-
-async def judged(requirement, text, *, chunking="sentence", size=3):
-    """(success, delivered, reason, characters generated), in deltas of some characters."""
-    deltas = [text[n : n + size] for n in range(0, len(text), size)]
-    backend = Spoken(*deltas)
-    result = await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("go")
-    reason = result.failures[0].reason if result.failures else None
-    return result.success, result.text, reason, len(result.attempts[0].text)
-
-
-async def failing(requirement, text, **options):
-    success, delivered, reason, written = await judged(requirement, text, **options)
-    assert not success
-    return delivered, reason, written
-
-
-async def passing(requirement, text, **options):
-    success, delivered, reason, _ = await judged(requirement, text, **options)
-    assert success, reason
-    assert delivered == text.strip()
-
-
-async def on_the_whole(requirement, text):
-    return await requirement.validate(None, sv.Context().with_output(text))
 
 
 async def test_python_is_judged_when_its_fence_closes():

@@ -6,13 +6,9 @@ import pytest
 
 import streamval as sv
 from streamval.errors import ValidatorTimeoutError
+from tests.support.requirements import letter
 from tests.support.sources import Judge, Spoken
 from tests.support.virtual_time import run_virtually
-
-
-@sv.generative
-async def letter(name: str) -> str:
-    """Write a letter."""
 
 
 async def test_the_timeout_of_a_wrapped_requirement_holds():

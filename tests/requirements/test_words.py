@@ -5,28 +5,7 @@ import pytest
 import streamval as sv
 from streamval import requirements as reqs
 from streamval.errors import UsageError
-from tests.support.sources import Spoken
-
-
-async def judged(requirement, text, *, chunking="sentence", size=3):
-    """(success, delivered, reason, characters generated), in deltas of some characters."""
-    deltas = [text[n : n + size] for n in range(0, len(text), size)]
-    backend = Spoken(*deltas)
-    result = await sv.Pipeline(backend, requirements=[requirement], chunking=chunking).run("go")
-    reason = result.failures[0].reason if result.failures else None
-    return result.success, result.text, reason, len(result.attempts[0].text)
-
-
-async def failing(requirement, text, **options):
-    success, delivered, reason, written = await judged(requirement, text, **options)
-    assert not success
-    return delivered, reason, written
-
-
-async def passing(requirement, text, **options):
-    success, delivered, reason, _ = await judged(requirement, text, **options)
-    assert success, reason
-    assert delivered == text.strip()
+from tests.support.requirements import failing, passing, streamed
 
 
 async def test_required_words_pass_with_the_last_and_fail_at_the_end():
@@ -46,14 +25,6 @@ async def test_required_words_can_hold_until_they_have_come():
 def test_a_list_is_wanted(make, given):
     with pytest.raises(UsageError, match=make.__name__):
         make(given)
-
-
-async def streamed(requirement, text, *, chunking="sentence"):
-    """(success, delivered text, reasons) of a text under one requirement."""
-    result = await sv.Pipeline(
-        sv.ScriptedBackend(text), requirements=[requirement], chunking=chunking
-    ).run("go")
-    return result.success, result.text, [failure.reason for failure in result.failures]
 
 
 async def test_forbidden_words_as_whole_words_in_any_case():

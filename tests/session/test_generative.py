@@ -9,6 +9,7 @@ from pydantic import BaseModel
 import streamval as sv
 from streamval import generative, start_session
 from streamval.errors import OutputTypeError, UsageError
+from tests.support.requirements import letter
 from tests.support.sources import Spoken
 
 
@@ -144,11 +145,6 @@ def test_on_the_real_model_a_grammar_holds_the_type(local_backend):
 
 def says_please(**options):
     return sv.stream_check(lambda text: ("please" in text, "no please"), "say please", **options)
-
-
-@sv.generative
-async def letter(name: str) -> str:
-    """Write a letter."""
 
 
 async def test_requirements_and_preconditions_of_a_generative_function_keep_nothing():
