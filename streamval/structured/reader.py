@@ -6,16 +6,23 @@ carry the events to the schema and to the partial values.
 
 from __future__ import annotations
 
-import re
 from copy import copy
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 
 import ijson
 
-from streamval.structured.reading import JSONEvent, OpenString, Reading, path_of
+from streamval.structured.lexemes import (
+    LEXEME,
+    OPEN_STRING,
+    OPENERS,
+    STRING_GOES_ON,
+    complaint_of,
+    ends_escaping,
+    with_small_exponents,
+)
+from streamval.structured.reading import Frame, JSONEvent, OpenString, Reading
 
 if TYPE_CHECKING:
     from streamval.structured.reading import Kind, Root
@@ -27,59 +34,6 @@ still be. Before that, a first completed key, value or container decides."""
 DEEPEST = 201
 """Objects and arrays inside of each other that are read: what pydantic's own parser takes (jiter,
 in pydantic-core 2.50). It bounds the cost of paths, which are as long as the nesting is deep."""
-
-# One token (a string, a bracket or a literal), and the separators before it.
-_LEXEME = re.compile(
-    r"""[\s,:]* ("(?:[^"\\]++|\\.)*+" | [{}\[\]] | [^\s,:{}\[\]"]+)""", re.VERBOSE | re.DOTALL
-)
-# Text inside a string: no closing quotation mark, and no illegal character.
-_STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')
-_OPEN_STRING = re.compile(r'[\s,:]*"')
-# A string, which stays as it is, or an exponent that is too large for a `Decimal`.
-_HUGE_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<=[0-9])([eE][+-]?)[0-9]{5,}', re.DOTALL)
-# A bracket directly after a word, ")" or "]" is an index, not JSON.
-_OPENERS: dict[Root | None, re.Pattern[str]] = {
-    "object": re.compile(r"(?<![\w)\]])\{"),
-    "array": re.compile(r"(?<![\w)\]])\["),
-    None: re.compile(r"(?<![\w)\]])[{\[]"),
-}
-
-
-@dataclass(slots=True)
-class _Frame:
-    """An open object or array.
-
-    Attributes:
-        opener: Its bracket.
-        path: Where it stands.
-        start: Offset of its bracket.
-        key: In an object, the key whose value is due.
-        index: In an array, the index of the value that is due.
-        has_value: Whether a value in it has completed.
-        since: The raw text since its last completed value, without a child that is open.
-    """
-
-    opener: str
-    path: str
-    start: int
-    key: str | None = None
-    index: int = 0
-    has_value: bool = False
-    since: list[str] = field(default_factory=list)
-
-    def __copy__(self) -> _Frame:
-        return replace(self, since=list(self.since))
-
-    def child(self) -> str:
-        """The path of the value that is due."""
-        if self.opener == "[":
-            return f"{self.path}[{self.index}]"
-        return self.path if self.key is None else path_of(self.path, self.key)
-
-    def shortest_way(self) -> str:
-        """The shortest text that puts a new parser into the same state for this object or array."""
-        before = {"[": '""', "{": '"":""'}[self.opener] if self.has_value else ""
-        return self.opener + before + "".join(self.since)
 
 
 class JSONReader:
@@ -121,7 +75,7 @@ class JSONReader:
         self.root = root
         self._at = 0
         self._before = ""
-        self._frames: list[_Frame] = []
+        self._frames: list[Frame] = []
         self._parser: Any = None
         self._found: Any = None
         self._string: OpenString | None = None
@@ -181,7 +135,7 @@ class JSONReader:
                 twin._start_parser(self._way() + "".join(self._tail))
             except (ijson.JSONError, ValueError, SystemError, ArithmeticError) as error:
                 # The original has not sent all of it to its parser, and so has not seen it yet.
-                twin.error = f"{self.where}: {_first_line(error)}"
+                twin.error = f"{self.where}: {complaint_of(error)}"
         return twin
 
     def _way(self) -> str:
@@ -197,7 +151,7 @@ class JSONReader:
     def _look_for_it(self, text: str) -> str:
         """Skip to the next bracket that may begin it; returns the text from there on."""
         behind = len(self._before)
-        found = _OPENERS[self.root].search(self._before + text, behind)
+        found = OPENERS[self.root].search(self._before + text, behind)
         skipped = len(text) if found is None else found.start() - behind
         self._at += skipped
         self._before = (self._before + text[:skipped])[-1:]
@@ -249,13 +203,13 @@ class JSONReader:
             text = self._place(events)
         elif self._string is not None:
             self._string = self._string.and_then(text)
-            self._escaping = _ends_escaping(text[1:] if self._escaping else text)
+            self._escaping = ends_escaping(text[1:] if self._escaping else text)
         elif '"' in text:
             self._open_string()
         if self.ended_at is not None:
             return text
         if broken is not None and self.error is None:
-            self.error = f"{self.where}: {_first_line(broken)}"
+            self.error = f"{self.where}: {complaint_of(broken)}"
         return ""
 
     def _read_huge_number(self) -> Exception | None:
@@ -266,7 +220,7 @@ class JSONReader:
         done = list(self._found)
         self._start_parser(self._way())
         try:
-            self._parser.send(_encoded(_with_small_exponents("".join(self._tail))))
+            self._parser.send(_encoded(with_small_exponents("".join(self._tail))))
         except (ijson.JSONError, ValueError, SystemError, ArithmeticError) as error:
             self._found[:] = self._found or done
             return error
@@ -277,7 +231,7 @@ class JSONReader:
         frames, text = self._frames, "".join(self._tail)
         offset, done = self._at - len(text), 0
         for found, value in self._found:
-            lexeme = _LEXEME.match(text, done)
+            lexeme = LEXEME.match(text, done)
             assert lexeme is not None
             start, end = lexeme.span(1)
             if found == "map_key":
@@ -288,7 +242,7 @@ class JSONReader:
                 path, opener = self.where, text[start]
                 if frames:
                     frames[-1].since.append(text[done:start])
-                frames.append(_Frame(opener, path, offset + start))
+                frames.append(Frame(opener, path, offset + start))
                 kind: Kind = "start_object" if opener == "{" else "start_array"
                 events.append(JSONEvent(kind, path, None, offset + start, offset + end))
                 if len(frames) > DEEPEST:
@@ -321,14 +275,14 @@ class JSONReader:
     def _open_string(self) -> None:
         """Note a string that has begun since the last event."""
         text = "".join(self._tail)
-        if quote := _OPEN_STRING.match(text):
+        if quote := OPEN_STRING.match(text):
             start, begun = self._at - len(text) + quote.end() - 1, text[quote.end() :]
             self._string = OpenString(start, "", 0, escaped=False).and_then(begun)
-            self._escaping = _ends_escaping(begun)
+            self._escaping = ends_escaping(begun)
 
     def _string_goes_on(self, text: str) -> bool:
         """Whether the open string neither ends in this text nor breaks."""
-        found = _STRING_GOES_ON.match("\\" + text if self._escaping else text)
+        found = STRING_GOES_ON.match("\\" + text if self._escaping else text)
         if found is None:
             return False
         self._escaping = bool(found[1])
@@ -347,7 +301,7 @@ def json_in(text: str, root: Root | None = None) -> str:
         >>> json_in('Here you are: {"n": 1}. Anything else?')
         '{"n": 1}'
     """
-    opener = _OPENERS[root].search(text)
+    opener = OPENERS[root].search(text)
     if opener is not None:  # mostly the first bracket begins it, and Python's own parser is quick
         try:
             _, end = _DECODER.raw_decode(text, opener.start())
@@ -358,23 +312,6 @@ def json_in(text: str, root: Root | None = None) -> str:
     reader = JSONReader(root=root)
     reader.feed(text)
     return text[reader.began_at : reader.ended_at].strip()
-
-
-def _ends_escaping(text: str) -> bool:
-    """Whether text inside a string ends in a backslash that escapes what follows."""
-    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
-
-
-def _first_line(error: Exception) -> str:
-    """What the parser complains of, without the text around it that it shows in further lines."""
-    said = str(error)
-    if said.startswith(("b'", 'b"')):  # ijson, where that text is cut in the middle of a character
-        said = said[2:].split("\\n", maxsplit=1)[0]
-    return said.splitlines()[0].strip(" .")
-
-
-def _with_small_exponents(text: str) -> str:
-    return _HUGE_EXPONENT.sub(lambda found: f"{found[1]}99999" if found[1] else found[0], text)
 
 
 def _no_constant(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -85,3 +86,40 @@ def path_of(around: str, key: str | int) -> str:
 def _step(key: str) -> str:
     """A field's part of a path: ``.name``, or in brackets what is no word."""
     return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{key!r}]"
+
+
+@dataclass(slots=True)
+class Frame:
+    """An open object or array.
+
+    Attributes:
+        opener: Its bracket.
+        path: Where it stands.
+        start: Offset of its bracket.
+        key: In an object, the key whose value is due.
+        index: In an array, the index of the value that is due.
+        has_value: Whether a value in it has completed.
+        since: The raw text since its last completed value, without a child that is open.
+    """
+
+    opener: str
+    path: str
+    start: int
+    key: str | None = None
+    index: int = 0
+    has_value: bool = False
+    since: list[str] = field(default_factory=list)
+
+    def __copy__(self) -> Frame:
+        return replace(self, since=list(self.since))
+
+    def child(self) -> str:
+        """The path of the value that is due."""
+        if self.opener == "[":
+            return f"{self.path}[{self.index}]"
+        return self.path if self.key is None else path_of(self.path, self.key)
+
+    def shortest_way(self) -> str:
+        """The shortest text that puts a new parser into the same state for this object or array."""
+        before = {"[": '""', "{": '"":""'}[self.opener] if self.has_value else ""
+        return self.opener + before + "".join(self.since)

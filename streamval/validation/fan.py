@@ -34,6 +34,7 @@ from streamval.errors import ValidatorError
 from streamval.types.chunks import Chunk
 from streamval.types.results import PartialValidationResult
 from streamval.validation.lane import UNKNOWN, Lane
+from streamval.validation.turns import Turns, next_turns
 from streamval.validation.verdicts import CheckOrder, Row, Verdict
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class Fan:
                 exit_scope(token)
         if slow and not self._is_over(row):
             asked = [lane for lane in slow if lane.admit(row)]
-            self._ask_slow(_Turns(row, asked[::-1]))
+            self._ask_slow(Turns(row, asked[::-1]))
 
     def _tell_silent(self, row: Row) -> None:
         """Verdicts of lanes that are never asked, for those who want one from each lane."""
@@ -198,7 +199,7 @@ class Fan:
                 continue
             if answer is None:
                 self._no_longer_plain(lane)
-                self._ask_slow(_Turns(row, [lane]))
+                self._ask_slow(Turns(row, [lane]))
             else:
                 self._on_answer(lane, row, answer)
 
@@ -209,7 +210,7 @@ class Fan:
         self._plain = [other for other in self._plain if other is not lane]
         self._slow = sorted([*self._slow, lane], key=lambda one: one.position)
 
-    def _ask_slow(self, turns: _Turns) -> None:
+    def _ask_slow(self, turns: Turns) -> None:
         """Ask coroutine functions in tasks: where one has to wait, another goes on with the rest."""
         while turns.lanes and not self._is_over(turns.row):
             task = start_eagerly(self._take_turns(turns), self._loop, self._context.copy())
@@ -220,12 +221,12 @@ class Fan:
         if self._limit == -1:  # a validator disposed of it all; `_stop_at` skipped its own task
             self._stop_at(-1)
 
-    async def _take_turns(self, turns: _Turns) -> None:
+    async def _take_turns(self, turns: Turns) -> None:
         """As a task: ask the lanes that no other task has asked yet."""
         me = asyncio.current_task(self._loop)
         assert me is not None
         handover = None
-        todo: _Turns | None = turns
+        todo: Turns | None = turns
         try:
             while todo is not None:
                 row = self._working[me] = todo.row
@@ -238,7 +239,7 @@ class Fan:
                     self._rest(lane)
                 if handover is not None:
                     handover.cancel()
-                todo = self._next_turns()
+                todo = next_turns(self._queued)
         except asyncio.CancelledError:
             # Ends quietly: a cancelled task keeps its traceback, and so all of this subscription,
             # until the garbage collector comes.
@@ -263,27 +264,8 @@ class Fan:
         self._queued.append(lane)
 
     def _ask_queued(self) -> None:
-        while (turns := self._next_turns()) is not None:
+        while (turns := next_turns(self._queued)) is not None:
             self._ask_slow(turns)
-
-    def _next_turns(self) -> _Turns | None:
-        """The lanes that have queued the earliest chunk, so that chunks are judged in order."""
-        waiting = [lane for lane in self._queued if lane.queue]
-        for lane in self._queued:
-            if not lane.queue:
-                lane.slots += 1
-        self._queued = []
-        if not waiting:
-            return None
-        row = min((lane.queue[0] for lane in waiting), key=lambda one: one.position)
-        turns = _Turns(row, [])
-        for lane in sorted(waiting, key=lambda one: -one.position):
-            if lane.queue and lane.queue[0] is row:
-                lane.queue.popleft()
-                turns.lanes.append(lane)
-            else:
-                self._queued.append(lane)
-        return turns
 
     # Answers
 
@@ -351,18 +333,3 @@ class Fan:
 
 def _cancelled_by_others() -> ValidatorError:
     return ValidatorError("a validator, or other code, cancelled the task that judges chunks")
-
-
-class _Turns:
-    """The coroutine functions that still have to be asked about one chunk.
-
-    Attributes:
-        row: The chunk.
-        lanes: Those that no task has asked yet, the next one last.
-    """
-
-    __slots__ = ("lanes", "row")
-
-    def __init__(self, row: Row, lanes: list[Lane]) -> None:
-        self.row = row
-        self.lanes = lanes

@@ -1,0 +1,53 @@
+"""What JSON looks like as text: patterns of tokens, and small questions about raw text."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamval.structured.reading import Root
+
+# One token (a string, a bracket or a literal), and the separators before it.
+LEXEME = re.compile(
+    r"""[\s,:]* ("(?:[^"\\]++|\\.)*+" | [{}\[\]] | [^\s,:{}\[\]"]+)""", re.VERBOSE | re.DOTALL
+)
+# Text inside a string: no closing quotation mark, and no illegal character.
+STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')
+OPEN_STRING = re.compile(r'[\s,:]*"')
+# A string, which stays as it is, or an exponent that is too large for a `Decimal`.
+_HUGE_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<=[0-9])([eE][+-]?)[0-9]{5,}', re.DOTALL)
+# A bracket directly after a word, ")" or "]" is an index, not JSON.
+OPENERS: dict[Root | None, re.Pattern[str]] = {
+    "object": re.compile(r"(?<![\w)\]])\{"),
+    "array": re.compile(r"(?<![\w)\]])\["),
+    None: re.compile(r"(?<![\w)\]])[{\[]"),
+}
+
+
+def ends_escaping(text: str) -> bool:
+    r"""Whether text inside a string ends in a backslash that escapes what follows.
+
+    Example:
+        >>> ends_escaping("a\\"), ends_escaping("a\\\\")
+        (True, False)
+    """
+    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+
+
+def with_small_exponents(text: str) -> str:
+    """The JSON text with exponents that a `Decimal` can hold; as floats its numbers are the same.
+
+    Example:
+        >>> with_small_exponents('{"1e1234567": 1e1234567')
+        '{"1e1234567": 1e99999'
+    """
+    return _HUGE_EXPONENT.sub(lambda found: f"{found[1]}99999" if found[1] else found[0], text)
+
+
+def complaint_of(error: Exception) -> str:
+    """What the parser complains of, without the text around it that it shows in further lines."""
+    said = str(error)
+    if said.startswith(("b'", 'b"')):  # ijson, where that text is cut in the middle of a character
+        said = said[2:].split("\\n", maxsplit=1)[0]
+    return said.splitlines()[0].strip(" .")
