@@ -196,6 +196,7 @@ class Console:
         self._picture = _Picture()
         self._live: Live | None = None
         self._drawn = 0.0
+        self._showing = False
 
     def __call__(self, event: BaseEvent) -> None:
         """Show an event."""
@@ -216,12 +217,22 @@ class Console:
             line = f"attempt {event.attempt - 1} cancelled: {visible(event.reason)}"
             self._console.print(Text(line))
 
+    def close(self) -> None:
+        """Show what there is of a run whose end will not come, as its recording was cut.
+
+        After the end of a run it does nothing.
+        """
+        if self._showing:
+            self._close()
+
     def _open(self) -> None:
+        self._showing = True
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
 
     def _close(self) -> None:
+        self._showing = False
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -118,7 +118,7 @@ def replay(
         float, typer.Option(min=0.0, help="1 for the recorded pace, 0 for at once.")
     ] = 1.0,
 ) -> None:
-    """Show a recorded run again. Exits as it did."""
+    """Show a recorded run again. Exits as it did; as not valid where its end is missing."""
     with _explained():
         success = asyncio.run(_replayed(file, speed))
     raise typer.Exit(VALID if success else INVALID)
@@ -184,7 +184,7 @@ async def _replayed(file: Path, speed: float) -> bool:
     show = Console()
     last: float | None = None
     run_id = None
-    success = False
+    success: bool | None = None
     for event in read_events(file):
         if isinstance(event, StartedEvent) and run_id is None:
             run_id = event.run_id
@@ -199,7 +199,10 @@ async def _replayed(file: Path, speed: float) -> bool:
     if run_id is None:
         message = f"{file} holds no run"
         raise UsageError(message)
-    return success
+    if success is None:
+        show.close()
+        typer.echo(f"{file} was cut: it ends before the run does", err=True)
+    return bool(success)
 
 
 def _finish(result: StreamResult) -> NoReturn:

@@ -218,5 +218,10 @@ async def test_chaos(batch, reported):
             await asyncio.sleep(0)
         left = asyncio.all_tasks() - before
         assert not left, (seed, left)
-    strange = [c for c in reported if not isinstance(c.get("exception"), Fault)]
+    strange = [
+        context
+        for context in reported
+        if not isinstance(context.get("exception"), Fault)
+        and not context["message"].endswith("times in all")
+    ]
     assert not strange, strange

@@ -105,6 +105,23 @@ def test_replay_exits_as_the_run_did(tmp_path):
         assert ("Fine." in done.stdout) == (status == 0)
 
 
+def test_replay_shows_what_there_is_of_a_recording_that_was_cut(tmp_path):
+    path = tmp_path / "cut.jsonl"
+    started = sv.StartedEvent(run_id="a", attempt=1, model="m", chunking="sentence")
+    chunk = sv.ChunkEvent(
+        run_id="a", attempt=1, text="So far.", chunk_index=0, start=0, end=7, separator=""
+    )
+    lines = [event.model_dump_json() for event in (started, chunk)]
+    path.write_text("\n".join([*lines, '{"type": "comp']))
+
+    done = streamval("replay", str(path), "--speed", "0")
+
+    assert done.returncode == 1
+    assert "So far." in done.stdout
+    assert "it ends before the run does" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -307,7 +307,9 @@ async def test_rule_10_a_raising_subscriber_is_reported_and_the_rest_go_on(repor
     result = await run
     assert result.success
     assert types(seen)[-1] == "completed"
-    assert [str(context["exception"]) for context in reported] == [repr(e.type) for e in seen]
+    first, count = reported  # the first in full, and how often in all
+    assert str(first["exception"]) == repr(seen[0].type)
+    assert f"raised {len(seen)} times in all" in count["message"]
 
 
 async def test_rule_10_a_raising_async_subscriber_is_reported_and_goes_on_itself(reported):
@@ -321,7 +323,9 @@ async def test_rule_10_a_raising_async_subscriber_is_reported_and_goes_on_itself
     run.subscribe(bad)
     await run
     assert types(seen) == ["started", "chunk", "streaming_done", "completed"]
-    assert len(reported) == 4
+    first, count = reported
+    assert isinstance(first["exception"], KeyError)
+    assert "raised 4 times in all" in count["message"]
 
 
 async def test_rule_10_a_slow_async_subscriber_holds_the_source_back_and_loses_nothing():

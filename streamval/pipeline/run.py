@@ -84,7 +84,8 @@ class Run:
 
         Args:
             sink: A function of an event, sync or async. One that raises is reported to the
-                loop's exception handler and hurts neither the run nor the others.
+                loop's exception handler, the first time and at the end with a count, and hurts
+                neither the run nor the others.
             overflow: What happens when the mailbox of an async sink is full: `"hold"` pauses the
                 source, so that nothing is lost; `"drop"` drops the oldest event.
 

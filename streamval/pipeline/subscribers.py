@@ -143,6 +143,8 @@ class Subscribers:
                 hurried.cancel()
         if self._scope is not None:
             await self._scope.aclose()
+        for subscriber in self._sinks:
+            subscriber.sum_up()
         self._sinks = ()  # which know this object: a ring that only a garbage collector would free
 
     def serve(
@@ -196,6 +198,7 @@ class _Subscriber:
         self._subscribers = subscribers
         self._mail: Inbox[BaseEvent] | None = None
         self.task: asyncio.Task[None] | None = None
+        self._raised = 0
 
     def deliver(self, event: BaseEvent) -> None:
         if self._mail is not None:
@@ -249,5 +252,17 @@ class _Subscriber:
             self._report(error)
 
     def _report(self, error: BaseException) -> None:
-        name = getattr(self._sink, "__qualname__", type(self._sink).__name__)
-        report(f"The subscriber {name} raised; the run goes on", error)
+        """Report what the sink raises first. The rest, likely the same, is counted."""
+        self._raised += 1
+        if self._raised == 1:
+            report(f"The subscriber {self._name} raised; the run goes on", error)
+
+    def sum_up(self) -> None:
+        """At the end, say how often the sink has raised, if that was more than once."""
+        if self._raised > 1:
+            report(f"The subscriber {self._name} raised {self._raised} times in all", None)
+
+    @property
+    def _name(self) -> str:
+        name: str = getattr(self._sink, "__qualname__", type(self._sink).__name__)
+        return name

@@ -246,6 +246,13 @@ def simple_validate(fn: Callable[[str], bool | tuple[bool, str]]) -> ValidationF
     Args:
         fn: Returns a bool, or a bool and the reason.
 
+    Returns:
+        A function of the context. Where there is no output yet, it fails without asking `fn`.
+
+    Raises:
+        ValidatorError: By what is returned, if `fn` returns anything else: most often a `return`
+            has been forgotten.
+
     Example:
         >>> short = simple_validate(lambda text: (len(text) < 9, "too long"))
         >>> short(Context().with_output("much too long")).reason
@@ -254,11 +261,20 @@ def simple_validate(fn: Callable[[str], bool | tuple[bool, str]]) -> ValidationF
 
     def validate(ctx: Context) -> ValidationResult:
         output = ctx.last_output()
-        answer = fn(str(output) if output is not None else "")
-        if isinstance(answer, tuple):
-            passed, reason = answer
-            return ValidationResult(bool(passed), reason=reason)
-        return ValidationResult(bool(answer))
+        if output is None:
+            return ValidationResult(False, reason="there is no output")
+        answer: object = fn(str(output))
+        match answer:
+            case bool(passed):
+                return ValidationResult(passed)
+            case (bool(passed), str(reason)):
+                return ValidationResult(passed, reason=reason)
+        name = getattr(fn, "__qualname__", type(fn).__name__)
+        message = (
+            f"the function {name} given to simple_validate returned {answer!r}; "
+            "return a bool, or (bool, reason)"
+        )
+        raise ValidatorError(message)
 
     return validate
 

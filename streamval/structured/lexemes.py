@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streamval.structured.reading import Root
 
-# One token (a string, a bracket or a literal), and the separators before it.
+# One token (a string, a bracket, a number or another literal), and the separators before it. What
+# is glued to its end, as in ``1word``, does not belong to it: the parser ends a value there too.
 LEXEME = re.compile(
-    r"""[\s,:]* ("(?:[^"\\]++|\\.)*+" | [{}\[\]] | [^\s,:{}\[\]"]+)""", re.VERBOSE | re.DOTALL
+    r"""[\s,:]* (
+        "(?:[^"\\]++|\\.)*+" | [{}\[\]] | true | false | null
+        | -?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?
+    )""",
+    re.VERBOSE | re.DOTALL,
 )
 # Text inside a string: no closing quotation mark, and no illegal character.
 STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')

@@ -21,9 +21,17 @@ class CBlock:
 
     Attributes:
         value: The text.
+
+    Raises:
+        UsageError: If it is no string.
     """
 
     value: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, str):
+            message = f"a CBlock holds a string, not {type(self.value).__name__}"
+            raise UsageError(message)
 
     def __str__(self) -> str:
         return self.value

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from streamval.errors import RunError, UsageError
+from streamval.types.components import CBlock
 from streamval.types.thunk import ModelOutputThunk
 
 if TYPE_CHECKING:
@@ -44,22 +45,27 @@ class Context:
     messages: tuple[Message, ...] = ()
     output: ModelOutputThunk | None = None
 
-    def add(self, turn: Message | ModelOutputThunk | str) -> Self:
+    def add(self, turn: Message | ModelOutputThunk | CBlock | str) -> Self:
         """The same conversation, longer by a turn.
 
         Args:
-            turn: A message, the model's output, or what the user says.
+            turn: A message, the model's output, or what the user says, as text or a block.
 
         Returns:
             A new context; this one stays as it is.
 
         Raises:
             RunError: If the output at the end of this one has not been computed yet.
+            UsageError: If `turn` is anything else.
         """
         if isinstance(turn, ModelOutputThunk):
             return replace(self, messages=self._turns(), output=turn)
-        message = Message("user", turn) if isinstance(turn, str) else turn
-        return replace(self, messages=(*self._turns(), message), output=None)
+        if isinstance(turn, (str, CBlock)):
+            turn = Message("user", str(turn))
+        if not isinstance(turn, Message):
+            problem = f"add a Message, an output, a CBlock or a string, not {type(turn).__name__}"
+            raise UsageError(problem)
+        return replace(self, messages=(*self._turns(), turn), output=None)
 
     def with_output(self, text: str) -> Self:
         """The same conversation, ending in `text`."""

@@ -43,6 +43,18 @@ def test_simple_validate():
     assert not sv.simple_validate(lambda text: text == "ok")(whole("no"))
 
 
+@pytest.mark.parametrize("answer", [None, "yes", 1, (True,), (True, "a", "b"), ("yes", True)])
+def test_simple_validate_refuses_what_is_no_answer(answer):
+    with pytest.raises(ValidatorError, match=r"simple_validate returned .*; return a bool"):
+        sv.simple_validate(lambda text: answer)(whole("ok"))
+
+
+def test_simple_validate_fails_where_there_is_no_output():
+    verdict = sv.simple_validate(lambda text: True)(sv.Context())
+    assert not verdict
+    assert verdict.reason == "there is no output"
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

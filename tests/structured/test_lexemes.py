@@ -22,6 +22,16 @@ def test_lexemes_are_the_tokens_of_a_json_text():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "token"),
+    [("1word", "1"), ("null.5", "null"), ("01", "0"), ("1.5.5", "1.5"), ("-2E+7x", "-2E+7")],
+)
+def test_what_is_glued_to_a_literal_is_not_part_of_it(text, token):
+    found = LEXEME.match(text)
+    assert found is not None
+    assert found[1] == token
+
+
 @pytest.mark.parametrize("text", ["f(x){", "list[", "a)[", "x]["])
 def test_an_index_or_a_body_begins_no_json(text):
     assert OPENERS[None].search(text) is None

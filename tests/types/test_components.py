@@ -74,3 +74,8 @@ async def test_a_template_that_raises_is_wrong_use(template, variables, message)
     m = sv.start_session(Spoken("x"))
     with pytest.raises(UsageError, match=message):
         await m.ainstruct(template, user_variables=variables)
+
+
+def test_a_block_holds_a_string():
+    with pytest.raises(UsageError, match="not int"):
+        sv.CBlock(5)  # type: ignore[arg-type]

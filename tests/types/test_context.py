@@ -44,3 +44,10 @@ def test_an_output_that_is_not_there_yet_cannot_be_built_upon():
 def test_a_window_needs_room():
     with pytest.raises(UsageError, match="at least 1"):
         sv.ChatContext(window_size=0)
+
+
+def test_a_block_is_what_the_user_says_and_anything_else_is_refused():
+    chat = sv.ChatContext().add(sv.CBlock("Hi"))
+    assert chat.history() == (sv.Message("user", "Hi"),)
+    with pytest.raises(UsageError, match="not int"):
+        chat.add(5)  # type: ignore[arg-type]
