@@ -7,35 +7,7 @@ import reactivex
 from reactivex import operators as ops
 
 from streamval import bridge
-
-
-class Source:
-    """An async generator that says how far it got and whether it was closed."""
-
-    def __init__(self, *items, hang=False, slow_close=False):
-        self.items = items
-        self.hang = hang
-        self.slow_close = slow_close
-        self.opened = self.closed = self.read = 0
-
-    async def __call__(self):
-        self.opened += 1
-        try:
-            for item in self.items:
-                if isinstance(item, BaseException):
-                    raise item
-                self.read += 1
-                yield item
-            if self.hang:
-                await asyncio.Event().wait()
-        finally:
-            if self.slow_close:
-                await asyncio.sleep(0.01)
-            self.closed += 1
-
-
-async def collect(source, **options):
-    return [i async for i in bridge.iterate(bridge.from_async_iterable(source, **options))]
+from tests.support.async_source import Source, collect
 
 
 async def test_items_cross_in_order_and_each_subscription_reads_anew():

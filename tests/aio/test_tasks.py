@@ -7,32 +7,8 @@ import pytest
 from streamval import bridge
 from streamval.aio.tasks import side_by_side
 from streamval.errors import RunError
+from tests.support.async_source import Source
 from tests.support.virtual_time import run_virtually
-
-
-class Source:
-    """An async generator that says how far it got and whether it was closed."""
-
-    def __init__(self, *items, hang=False, slow_close=False):
-        self.items = items
-        self.hang = hang
-        self.slow_close = slow_close
-        self.opened = self.closed = self.read = 0
-
-    async def __call__(self):
-        self.opened += 1
-        try:
-            for item in self.items:
-                if isinstance(item, BaseException):
-                    raise item
-                self.read += 1
-                yield item
-            if self.hang:
-                await asyncio.Event().wait()
-        finally:
-            if self.slow_close:
-                await asyncio.sleep(0.01)
-            self.closed += 1
 
 
 def test_outside_an_event_loop_the_error_says_what_to_do():
