@@ -3,29 +3,8 @@
 import pytest
 
 from streamval.chunkers import ChunkingStrategy
-from streamval.chunkers.chunking import start_chunker
 from streamval.errors import ChunkerError
-
-
-class Bars(ChunkingStrategy):
-    """The reference's kind of strategy: stateless, the trailing fragment withheld."""
-
-    def __init__(self):
-        self.seen = []
-
-    def split(self, accumulated_text):
-        self.seen.append(accumulated_text)
-        return [part for part in accumulated_text.split("|")[:-1] if part]
-
-    def flush(self, accumulated_text):
-        rest = accumulated_text.split("|")[-1]
-        return [rest] if rest else []
-
-
-def cut(chunking, *deltas):
-    chunker = start_chunker(chunking)
-    chunks = [chunk for delta in deltas for chunk in chunker.feed(delta)]
-    return [chunk.text for chunk in chunks + chunker.flush()]
+from tests.support.strategy import Bars, cut
 
 
 def test_a_strategy_sees_the_text_since_its_last_chunk():

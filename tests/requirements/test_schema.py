@@ -1,20 +1,17 @@
 """Tests of `streamval.requirements.schema`."""
 
 import asyncio
-from enum import Enum
-from typing import Annotated, Literal, Optional
 
 import pytest
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
-    model_validator,
 )
 
 import streamval as sv
 from streamval.errors import UsageError
 from streamval.structured.schema import Schema
+from tests.support.people import Team
 from tests.support.sources import Judge, Spoken, fails_on, watch
 
 
@@ -90,35 +87,6 @@ async def test_a_repair_never_keeps_the_beginning_of_a_value_that_failed(size, c
     assert good.startswith(backend.requests[1].prefix or "")
     assert result.success, result.failures
     assert result.parsed == City(name="Rome", people=3)
-
-
-class Colour(Enum):
-    RED = "red"
-    GREEN = "green"
-
-
-class Person(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    name: str = Field(max_length=10)
-    age: int = Field(ge=0, le=150)
-    mood: Literal["good", "bad"] = "good"
-    colour: Colour | None = None
-    tags: list[str] = Field(default=[], max_length=2)
-    friend: Optional["Person"] = None
-    born: int = 0
-    died: int = 0
-
-    @model_validator(mode="after")
-    def in_order(self):
-        if self.died and self.died < self.born:
-            raise ValueError("died before birth")
-        return self
-
-
-class Team(BaseModel):
-    people: list[Person]
-    scores: dict[str, Annotated[float, Field(gt=0)]] = {}
-    pair: tuple[int, str] | None = None
 
 
 ANN = '{"name": "Ann", "age": 31}'

@@ -3,8 +3,7 @@
 import copy
 import enum
 import json
-from enum import Enum
-from typing import Annotated, Any, Counter, Generic, Literal, NamedTuple, Optional, TypeVar, Union  # noqa: UP035
+from typing import Annotated, Any, Counter, Generic, NamedTuple, Optional, TypeVar, Union  # noqa: UP035
 
 import pytest
 from hypothesis import given, settings
@@ -29,6 +28,7 @@ from typing_extensions import TypedDict
 import streamval as sv
 from streamval.errors import UsageError
 from streamval.structured.schema import Schema, SchemaWatch
+from tests.support.people import Person, Team
 from tests.support.sources import Spoken
 
 T = TypeVar("T")
@@ -138,35 +138,6 @@ async def test_odd_json_raises_nothing(wanted, text, success):
     going, _ = run(wanted, text)
     result = await going
     assert success is None or result.success is success
-
-
-class Colour(Enum):
-    RED = "red"
-    GREEN = "green"
-
-
-class Person(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    name: str = Field(max_length=10)
-    age: int = Field(ge=0, le=150)
-    mood: Literal["good", "bad"] = "good"
-    colour: Colour | None = None
-    tags: list[str] = Field(default=[], max_length=2)
-    friend: Optional["Person"] = None
-    born: int = 0
-    died: int = 0
-
-    @model_validator(mode="after")
-    def in_order(self):
-        if self.died and self.died < self.born:
-            raise ValueError("died before birth")
-        return self
-
-
-class Team(BaseModel):
-    people: list[Person]
-    scores: dict[str, Annotated[float, Field(gt=0)]] = {}
-    pair: tuple[int, str] | None = None
 
 
 def read_until_fail(wanted, text):
