@@ -21,6 +21,7 @@ from streamval.events import (
     QuickCheckEvent,
     RetryEvent,
     StartedEvent,
+    StreamingDoneEvent,
     TokenEvent,
 )
 from streamval.types.text import visible
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     from streamval.events import BaseEvent
 
 FRAMES_A_SECOND = 15
+_CUT = {
+    "length": "cut off by the limit on tokens",
+    "max_tokens": "cut off by the limit on tokens",
+    "content_filter": "cut off by the provider's content filter",
+    "refusal": "the model refused",
+}
+"""The finish reasons that a reader must know of."""
+
 _MARKS = {
     "pass": Text("✓", "bold green"),
     "fail": Text("✗", "bold red"),
@@ -61,6 +70,7 @@ class _Picture:
     delivered: list[str] = field(default_factory=list)
     unchecked: str = ""
     rejected: str = ""
+    cut: str = ""
     completed: CompletedEvent | None = None
     error: str = ""
 
@@ -84,6 +94,8 @@ class _Picture:
                 piece = visible(event.separator + event.text)
                 self.delivered.append(piece)
                 self.unchecked = self.unchecked.removeprefix(piece)
+            case StreamingDoneEvent():
+                self.cut = _CUT.get(event.finish_reason or "", "")
             case FullValidationEvent():
                 for row, verdict in zip(self.rows, event.results, strict=True):
                     row.state = "pass" if verdict else "fail"
@@ -91,7 +103,7 @@ class _Picture:
             case RetryEvent():
                 kept = "went on from there" if event.mode == "continue" else "began again"
                 self.history.append((event.attempt - 1, visible(event.reason), kept))
-                self.attempt, self.unchecked = event.attempt, ""
+                self.attempt, self.unchecked, self.cut = event.attempt, "", ""
                 del self.delivered[event.keep_chunks :]
                 for row in self.rows:
                     row.state, row.reason, row.judged = "waiting", "", 0
@@ -159,6 +171,8 @@ class _Picture:
         mark = ("  ✓ valid", "bold green") if done.success else ("  ✗ not valid", "bold red")
         attempts = "1 attempt" if done.attempts_used == 1 else f"{done.attempts_used} attempts"
         line = Text.assemble(mark, f" after {attempts} · {usage.completion_tokens} tokens spent")
+        if self.cut:
+            line.append(f" · {self.cut}", "yellow")
         if usage.discarded_tokens:
             line.append(f" · {usage.discarded_tokens} thrown away", "yellow")
         if usage.reused_tokens:

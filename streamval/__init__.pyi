@@ -10,6 +10,7 @@ from .backends.base import GenerationRequest as GenerationRequest
 from .backends.iterable import IterableBackend as IterableBackend
 from .backends.litellm import LiteLLMBackend as LiteLLMBackend
 from .backends.local import LocalBackend as LocalBackend
+from .backends.openai import OpenAIBackend as OpenAIBackend
 from .backends.replay import ReplayBackend as ReplayBackend
 from .backends.scripted import ScriptedBackend as ScriptedBackend
 from .contracts.decorator import contract as contract
@@ -44,6 +45,7 @@ from .requirements.function import stream_check as stream_check
 from .requirements.judge import default_output_to_bool as default_output_to_bool
 from .requirements.language import language as language
 from .requirements.limits import char_limit as char_limit
+from .requirements.limits import finished as finished
 from .requirements.limits import sentence_limit as sentence_limit
 from .requirements.limits import word_limit as word_limit
 from .requirements.llm_judge import LLMaJRequirement as LLMaJRequirement

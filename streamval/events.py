@@ -131,10 +131,17 @@ class PartialObjectEvent(BaseEvent):
 
 
 class StreamingDoneEvent(BaseEvent):
-    """The model has come to its end; the trailing fragment is included."""
+    """The model has come to its end; the trailing fragment is included.
+
+    Attributes:
+        full_text: What has been delivered by now, as in every event and result. Chunks that a
+            requirement holds back are not in it yet.
+        finish_reason: Why the model stopped, in the backend's words; `None` where it does not say.
+    """
 
     type: Literal["streaming_done"] = "streaming_done"
     full_text: str
+    finish_reason: str | None = None
 
 
 class FullValidationEvent(BaseEvent):

@@ -23,7 +23,7 @@ EVENTS = [
     sv.ChunkEvent(**HEAD, text="", chunk_index=1, start=4, end=6, separator="", audio=b"\x00\xff"),
     sv.PartialObjectEvent(**HEAD, path="$.a", value={"b": [1, None]}, stage="output"),
     sv.StageEvent(**HEAD, stage="pre", status="failed", reason="why"),
-    sv.StreamingDoneEvent(**HEAD, full_text=" Hi."),
+    sv.StreamingDoneEvent(**HEAD, full_text=" Hi.", finish_reason="length"),
     sv.FullValidationEvent(
         **HEAD,
         passed=False,

@@ -6,6 +6,7 @@ from .default import default_backend as default_backend
 from .iterable import IterableBackend as IterableBackend
 from .litellm import LiteLLMBackend as LiteLLMBackend
 from .local import LocalBackend as LocalBackend
+from .openai import OpenAIBackend as OpenAIBackend
 from .recording import read_events as read_events
 from .replay import ReplayBackend as ReplayBackend
 from .scripted import ScriptedBackend as ScriptedBackend

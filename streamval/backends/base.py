@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streamval import bridge
 from streamval.backends.generation import Generation
+from streamval.backends.options import endpoint_options, stall_timeout_of
+from streamval.backends.secrets import masked
 from streamval.chunkers.base import not_text
 from streamval.errors import UsageError
 from streamval.types.components import CBlock, Component, render
@@ -22,9 +25,6 @@ if TYPE_CHECKING:
     from streamval.types.results import Usage
     from streamval.types.thunk import GenerationMetadata
 
-STALL_TIMEOUT = 120.0
-"""Seconds without a delta before a generation fails, by default."""
-
 Prompt: TypeAlias = (
     "str | CBlock | Component | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
 )
@@ -32,7 +32,7 @@ Prompt: TypeAlias = (
 dicts with `role` and `content`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GenerationRequest:
     """What a backend is asked to generate.
 
@@ -51,6 +51,12 @@ class GenerationRequest:
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     attempt: int = 1
 
+    def __repr__(self) -> str:  # without the keys among the options
+        return (
+            f"GenerationRequest({self.messages!r}, prefix={self.prefix!r}, format={self.format!r}, "
+            f"options={masked(self.options)!r}, attempt={self.attempt})"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -59,12 +65,14 @@ class Delta:
     Attributes:
         text: What was generated (bytes, where it is sound); empty where a delta only reports.
         usage: Tokens of this generation so far, as the backend counts them; the last one counts.
-        finish_reason: Why the model stopped, in its last delta.
+        finish_reason: Why the model stopped, in its last delta: `"stop"`, `"length"`, …
+        refusal: A piece of what the model says where it refuses to answer, which is no output.
     """
 
     text: str = ""
     usage: Usage | None = None
     finish_reason: str | None = None
+    refusal: str | None = None
 
 
 class Backend(ABC):
@@ -100,6 +108,26 @@ class Backend(ABC):
     options: Mapping[str, Any] = MappingProxyType({})
     adapters: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
+    def going(self, options: Mapping[str, Any]) -> Backend:
+        """This backend for a judge of a run with such options: it asks the same endpoint.
+
+        Args:
+            options: The run's. Those that shape its output are not the judge's.
+
+        Returns:
+            This backend, or a copy of it with the others as its own.
+        """
+        there = {
+            name: value
+            for name, value in endpoint_options(options).items()
+            if name not in self.options or self.options[name] != value
+        }
+        if not there:
+            return self
+        judge = copy(self)
+        judge.options = MappingProxyType({**self.options, **there})
+        return judge
+
     @abstractmethod
     def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate. Written as an async generator.
@@ -114,8 +142,21 @@ class Backend(ABC):
             BackendError: If it cannot generate, or stops halfway.
         """
 
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse options that cannot work. By default none is refused.
+
+        Raises:
+            UsageError: If one cannot.
+        """
+        del options
+
     def request(self, prompt: Prompt, **options: Any) -> GenerationRequest:
-        """A request for `prompt`, with this backend's options unless given others."""
+        """A request for `prompt`, with this backend's options unless given others.
+
+        Raises:
+            UsageError: If `prompt` is no prompt, or `check_options` refuses an option.
+        """
+        self.check_options(options)
         return GenerationRequest(as_messages(prompt), options={**self.options, **options})
 
     def observe(
@@ -159,19 +200,19 @@ class Backend(ABC):
         """
         asked = as_messages(action)
         timeout, options = stall_timeout_of({**self.options, **(model_options or {})})
+        self.check_options(options)
         request = GenerationRequest((*ctx.history(), *asked), format=format, options=options)
 
         def start(known: GenerationMetadata) -> Generation:
-            def noted(delta: str | Delta) -> str | None:
+            def read(delta: str | Delta) -> str | None:
                 if isinstance(delta, Delta):
-                    known.usage = delta.usage or known.usage
-                    known.finish_reason = delta.finish_reason or known.finish_reason
+                    note(delta, known)
                 return text_of(delta) or None
 
             return Generation(
                 known,
                 lambda: bridge.from_async_iterable(
-                    lambda: self.stream(request), read=noted, stall_timeout=timeout
+                    lambda: self.stream(request), read=read, stall_timeout=timeout
                 ),
             )
 
@@ -182,6 +223,20 @@ class Backend(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
+
+
+MAX_REFUSAL = 1000
+"""Characters of a refusal that are kept."""
+
+
+def note(delta: Delta, known: GenerationMetadata) -> None:
+    """Note what a delta tells of its generation besides the text."""
+    known.usage = delta.usage or known.usage
+    if delta.refusal:
+        known.refusal += str(delta.refusal)[: MAX_REFUSAL - len(known.refusal)]
+        known.finish_reason = "refusal"  # OpenAI's own is "stop"
+    elif not known.refusal:
+        known.finish_reason = delta.finish_reason or known.finish_reason
 
 
 def text_of(delta: str | Delta) -> str:
@@ -206,26 +261,6 @@ def _something_said(delta: object) -> Any:
         raise not_text(delta)
     said = said_in(delta)
     return None if said in ("", b"") else said
-
-
-def stall_timeout_of(
-    options: Mapping[str, Any], default: float | None = STALL_TIMEOUT
-) -> tuple[float | None, dict[str, Any]]:
-    """The `stall_timeout` among model options, and the others, which are the model's own.
-
-    Raises:
-        UsageError: If it is not above 0.
-
-    Example:
-        >>> stall_timeout_of({"stall_timeout": 5, "seed": 1})
-        (5, {'seed': 1})
-    """
-    others = dict(options)
-    timeout = others.pop("stall_timeout", default)
-    if timeout is not None and timeout <= 0:
-        message = f"stall_timeout must be above 0 seconds, or None, not {timeout!r}"
-        raise UsageError(message)
-    return timeout, others
 
 
 def as_messages(prompt: Prompt) -> tuple[Message, ...]:

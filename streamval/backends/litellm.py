@@ -1,50 +1,41 @@
 """`LiteLLMBackend`: any provider that LiteLLM speaks to.
 
-Three things are ours to do, all checked against LiteLLM 1.106:
+Four things are ours to do, all checked against LiteLLM 1.106:
 
 - It takes seconds to import, and fetches a price list over the network when it is. So it is
   imported with the first backend, with ``LITELLM_LOCAL_MODEL_COST_MAP`` set.
 - Leaving its stream, or cancelling the task that reads it, does not stop the server. Its stream of
-  a chat wraps the response as ``completion_stream``, which we close. For text completions of
-  OpenAI's kind nothing public leads to the response, and LiteLLM makes a client for each that it
-  never closes. So there we hand it a client of our own, and close that.
-- Its errors are many lines of advice on LiteLLM. Ours are one, and never hold a key.
+  a chat wraps the response as ``completion_stream``, which we close.
+- Where a stream ends without a finish reason, it makes one up (``stop``); ``received_finish_reason``
+  tells what came. And it loses refusals: they are read as they pass, on their way to it.
+- For text completions of OpenAI's kind nothing public leads to the response, its end included. So
+  those go to `OpenAIBackend`, at the address that LiteLLM finds.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
-from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from streamval.backends.base import Backend, Delta
-from streamval.errors import (
-    AuthenticationError,
-    BackendError,
-    ConnectionFailedError,
-    RateLimitError,
-    StreamBrokenError,
-    UnknownModelError,
-    UsageError,
-)
-from streamval.structured.schema import Schema
-from streamval.types.results import Usage
+from aiostream import streamcontext
+
+from streamval.backends.base import MAX_REFUSAL, Backend, Delta
+from streamval.backends.openai import OpenAIBackend, as_chat, response_format
+from streamval.backends.options import SAMPLING, check_options
+from streamval.backends.provider import as_delta, broken_off, close, explained
+from streamval.errors import BackendError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
     from types import ModuleType
+    from typing import Self
 
     from streamval.backends.base import GenerationRequest
 
-_SAMPLING = frozenset(
-    {
-        *("temperature", "seed", "max_tokens", "max_completion_tokens", "top_p", "top_k", "stop"),
-        *("presence_penalty", "frequency_penalty", "logit_bias", "n", "reasoning_effort"),
-    }
-)
-_SECRET_NAMES = ("key", "token", "secret", "password", "authorization", "credential")
+
+_ANY_CLIENTS = {"api_base", "base_url", "api_key", "max_retries"}
 
 
 class LiteLLMBackend(Backend):
@@ -65,7 +56,8 @@ class LiteLLMBackend(Backend):
             retried unless you pass `max_retries`. Keys never appear in events, logs or `repr`.
 
     Raises:
-        UsageError: If `model` is empty, `completion` is neither, or `n` is above 1.
+        UsageError: If `model` is empty, `completion` is neither, `n` is above 1, or a name is
+            misspelt.
 
     Example:
         >>> LiteLLMBackend("openai/gpt-4o-mini", api_key="sk-secret")
@@ -87,16 +79,15 @@ class LiteLLMBackend(Backend):
         if completion not in (None, "chat", "text"):
             message = f"completion must be 'chat' or 'text', not {completion!r}"
             raise UsageError(message)
+        check_options(params)
         self.model = model
         self._litellm = import_litellm()
         self._completion = completion or (
             "text" if model.startswith("text-completion-") else "chat"
         )
-        sampling = {name: value for name, value in params.items() if name in _SAMPLING}
+        sampling = {name: value for name, value in params.items() if name in SAMPLING}
         self.options = MappingProxyType(sampling)
-        self._params = {name: value for name, value in params.items() if name not in _SAMPLING}
-        self._secrets = _secrets(self._params)
-        _check_one_answer(params)
+        self._params = {name: value for name, value in params.items() if name not in SAMPLING}
         self.adapters = {
             name: {"model": how} if isinstance(how, str) else dict(how)
             for name, how in (adapters or {}).items()
@@ -107,52 +98,64 @@ class LiteLLMBackend(Backend):
             else supports_prefix
         )
 
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse several answers, and misspelt names."""
+        check_options(options)
+
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
-        _check_one_answer(request.options)
-        client = self._own_client(request)
+        if (direct := self._direct(request)) is not None:
+            options = self._without_its_own(request.options)
+            async with streamcontext(direct.stream(replace(request, options=options))) as deltas:
+                async for delta in deltas:
+                    yield delta
+            return
         response: Any = None
+        raw: _Raw | None = None
         started = False
+        problem: BackendError | None = None
         try:
-            response = await self._open(request, client)
+            response = await self._open(request)
+            raw = await _listened(response)
             async for piece in response:
                 started = True
-                delta = self._delta(piece)
-                if delta.text or delta.usage or delta.finish_reason:
-                    yield delta
-        except BackendError:
-            raise
+                delta = as_delta(piece)
+                if delta.finish_reason and not _really_finished(response):
+                    delta = replace(delta, finish_reason=None)
+                yield delta
+            if raw is not None and raw.refusal:
+                yield Delta(refusal=raw.refusal)
+            if not _really_finished(response):
+                problem = broken_off(self.model, raw and raw.response)
         except Exception as error:  # whatever it is, it ends this stream
-            raise self._explained(error, started=started) from None
+            problem = explained(error, self.model, request, self._params, started=started)
         finally:
-            await _close([*_streams_in(response), client])
+            await close([raw, response])
+        if problem is not None:  # out here, as an exception keeps the one that it is raised in
+            raise problem
 
-    def _own_client(self, request: GenerationRequest) -> Any:
-        """A client for one text completion of OpenAI's kind; `None` for any other generation."""
+    def _direct(self, request: GenerationRequest) -> OpenAIBackend | None:
+        """Who generates text completions of OpenAI's kind; `None` for any other generation."""
         if self._completion != "text":
             return None
-        params = {**self._params, **request.options}
-        base = params.get("api_base") or params.get("base_url")
+        params = self._without_its_own(self._params)
+        base = params.pop("api_base", None) or params.pop("base_url", None)
+        given = request.options.get("api_base") or request.options.get("base_url") or base
         try:
-            _, provider, key, _ = self._litellm.get_llm_provider(self.model, api_base=base)
+            model, provider, key, found = self._litellm.get_llm_provider(self.model, api_base=given)
         except Exception:  # LiteLLM will say so when it is asked to generate
             return None
         if provider not in ("text-completion-openai", "openai"):
             return None
-        import openai  # which LiteLLM has loaded
+        params["api_key"] = params.get("api_key") or key
+        return OpenAIBackend(model, base_url=base or found, completion="text", **params)
 
-        try:
-            return openai.AsyncOpenAI(
-                api_key=params.get("api_key") or key,
-                base_url=base,
-                organization=params.get("organization"),
-                timeout=params.get("timeout", openai.NOT_GIVEN),
-                max_retries=params.get("max_retries", 0),
-            )
-        except openai.OpenAIError as error:
-            raise self._explained(error, started=False) from None
+    def _without_its_own(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options without those that tell LiteLLM how to work, and are nothing to the provider."""
+        its_own = set(self._litellm.all_litellm_params) - _ANY_CLIENTS
+        return {name: value for name, value in options.items() if name not in its_own}
 
-    async def _open(self, request: GenerationRequest, client: Any) -> Any:
+    async def _open(self, request: GenerationRequest) -> Any:
         params = {
             "model": self.model,
             "stream": True,
@@ -163,34 +166,15 @@ class LiteLLMBackend(Backend):
         }
         # LiteLLM and the client below it would each try again: the client does, LiteLLM does not.
         params.setdefault("num_retries", 0 if not params["max_retries"] else None)
-        if request.format is not None and self._completion == "chat":  # the only one to take it
-            schema = Schema(request.format)
-            params["response_format"] = {
-                "type": "json_schema",
-                "json_schema": {"name": _plain(schema.name), "schema": schema.json_schema},
-            }
-        messages: list[dict[str, Any]] = [
-            {"role": turn.role, "content": turn.content} for turn in request.messages
-        ]
+        messages = as_chat(request)
         if self._completion == "text":
-            prompt = "\n\n".join(turn["content"] for turn in messages) + (request.prefix or "")
-            if client is not None:
-                params["client"] = client
+            prompt = "\n\n".join(turn["content"] for turn in messages)
             return await self._litellm.atext_completion(prompt=prompt, **params)
+        if request.format is not None:
+            params["response_format"] = response_format(request.format)
         if request.prefix:
-            messages.append({"role": "assistant", "content": request.prefix, "prefix": True})
+            messages[-1]["prefix"] = True
         return await self._litellm.acompletion(messages=messages, **params)
-
-    def _delta(self, piece: Any) -> Delta:
-        choice = piece.choices[0] if piece.choices else None
-        text: Any = None
-        if choice is not None:
-            text = choice.text if self._completion == "text" else choice.delta.content
-        return Delta(
-            text=text or "",
-            usage=_usage(getattr(piece, "usage", None)),
-            finish_reason=getattr(choice, "finish_reason", None),
-        )
 
     def _continues_assistant(self) -> bool:
         try:
@@ -198,45 +182,35 @@ class LiteLLMBackend(Backend):
         except Exception:  # a model that LiteLLM has not heard of
             return False
 
-    def _explained(self, error: Exception, *, started: bool) -> BackendError:  # noqa: PLR0911
-        """One clear error for each of the ways a provider fails."""
-        known = self._litellm.exceptions
-        detail = self._without_secrets(str(error)).strip().splitlines()
-        said = detail[0][:300] if detail else type(error).__name__
-        if started and not isinstance(error, known.RateLimitError):
-            return StreamBrokenError(f"{self.model} broke off in mid-stream: {said}")
-        if isinstance(error, known.AuthenticationError) or "Missing credentials" in said:
-            message = (
-                f"{self.model} has no API key that the provider takes; set the provider's environment variable "
-                f"(OPENAI_API_KEY, …) or pass api_key=: {said}"
-            )
-            return AuthenticationError(message)
-        if isinstance(error, known.NotFoundError):
-            return UnknownModelError(
-                f"{self.model} is not known to the provider; check the name and api_base: {said}"
-            )
-        if isinstance(error, known.RateLimitError):
-            return RateLimitError(
-                f"{self.model} asks for fewer requests; wait, lower task_limit, or pass "
-                f"max_retries=: {said}"
-            )
-        if isinstance(error, known.Timeout):
-            return ConnectionFailedError(f"{self.model} did not answer in time: {said}")
-        if isinstance(error, known.APIConnectionError) or "onnection" in said:
-            return ConnectionFailedError(
-                f"there is no answer for {self.model}; check the network and api_base: {said}"
-            )
-        if isinstance(error, known.BadRequestError) and "LLM Provider NOT provided" in str(error):
-            return UnknownModelError(
-                f"LiteLLM knows no provider for {self.model!r}; write it as 'provider/model', such "
-                "as 'openai/gpt-4o-mini'"
-            )
-        return BackendError(f"{self.model} failed: {said}")
 
-    def _without_secrets(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
+class _Raw:
+    """A provider's stream on its way to LiteLLM. Hears what LiteLLM loses of it.
+
+    Attributes:
+        refusal: The words with which the model refused, so far.
+        response: The response of HTTP, where the stream shows it.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.refusal = ""
+        self.response = getattr(stream, "response", None)
+        self._stream = stream
+        self._pieces = aiter(stream)
+
+    def __aiter__(self) -> Self:  # LiteLLM begins anew for each piece
+        return self
+
+    async def __anext__(self) -> Any:
+        piece = await anext(self._pieces)
+        for choice in getattr(piece, "choices", None) or ():
+            refusal = getattr(getattr(choice, "delta", None), "refusal", None)
+            if refusal and len(self.refusal) < MAX_REFUSAL:
+                self.refusal += str(refusal)
+        return piece
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await close([self._stream])
 
 
 def import_litellm() -> ModuleType:
@@ -249,60 +223,29 @@ def import_litellm() -> ModuleType:
     return module
 
 
-def _check_one_answer(params: Mapping[str, Any]) -> None:
-    if params.get("n") not in (None, 1):
-        message = (
-            f"n={params['n']!r} asks for several answers, and a run judges one; leave n out, and "
-            "start several runs"
-        )
-        raise UsageError(message)
-
-
-def _streams_in(response: Any) -> list[Any]:
-    """A stream of LiteLLM's and those that it wraps, outermost first."""
-    found: list[Any] = []
-    while response is not None and all(response is not known for known in found):
-        found.append(response)
-        response = getattr(response, "completion_stream", None)
-    return found
-
-
-async def _close(streams: list[Any]) -> None:
-    """Close them from the inside out, as an outer one forgets what it wraps."""
-    for stream in reversed(streams):
-        close = getattr(stream, "aclose", None) or getattr(stream, "close", None)
-        if close is not None:
-            closing = close()
-            if inspect.isawaitable(closing):
-                await closing
-
-
-def _plain(name: str) -> str:
-    """A name that providers take for a schema."""
-    return re.sub(r"\W+", "_", name).strip("_")[:64] or "output"
-
-
-def _usage(reported: Any) -> Usage | None:
-    if reported is None or not getattr(reported, "completion_tokens", None):
+async def _listened(response: Any) -> _Raw | None:
+    """Listen to the stream that LiteLLM reads, if it lets us."""
+    wrapper = _wrapper(response)
+    if wrapper is None:
         return None
-    return Usage(
-        prompt_tokens=getattr(reported, "prompt_tokens", None),
-        completion_tokens=reported.completion_tokens,
-        source="backend",
+    if wrapper.completion_stream is None and hasattr(wrapper, "fetch_stream"):
+        await wrapper.fetch_stream()  # some providers are asked when the first piece is read
+    if not hasattr(wrapper.completion_stream, "__aiter__"):
+        return None
+    wrapper.completion_stream = raw = _Raw(wrapper.completion_stream)
+    return raw
+
+
+def _wrapper(response: Any) -> Any:
+    """LiteLLM's stream of a chat, within its stream of a text completion if that is what we have."""
+    if hasattr(response, "received_finish_reason"):
+        return response
+    return _wrapper(response.completion_stream) if hasattr(response, "completion_stream") else None
+
+
+def _really_finished(response: Any) -> bool:
+    """Whether the provider said that it had finished. Where LiteLLM cannot tell, it has."""
+    wrapper = _wrapper(response)
+    return wrapper is None or bool(
+        wrapper.received_finish_reason or getattr(wrapper, "intermittent_finish_reason", None)
     )
-
-
-def _secrets(params: Mapping[str, Any]) -> list[str]:
-    """The values that must not be shown, longest first."""
-    found = []
-    for name, value in params.items():
-        if isinstance(value, Mapping):
-            found += _secrets(value)
-        elif isinstance(value, str) and any(word in name.lower() for word in _SECRET_NAMES):
-            found.append(value)
-    found += [
-        value
-        for name, value in os.environ.items()
-        if name.upper().endswith(("_API_KEY", "_TOKEN", "_SECRET")) and len(value) > 7  # noqa: PLR2004
-    ]
-    return sorted((secret for secret in found if secret), key=len, reverse=True)

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -18,18 +19,36 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 import httpx
 
 from streamval.backends.base import Backend, Delta
+from streamval.backends.options import check_names
 from streamval.errors import BackendError, StreamBrokenError, UsageError
 from streamval.structured.schema import Schema
 from streamval.types.results import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from streamval.backends.base import GenerationRequest
     from streamval.types.context import Message
 
 CONTEXT_TOKENS = 4096
 STARTUP_SECONDS = 60.0
+
+
+_OPTIONS = frozenset(
+    """
+    max_tokens n_predict temperature dynatemp_range dynatemp_exponent top_k top_p min_p top_n_sigma
+    xtc_probability xtc_threshold typical_p repeat_last_n repeat_penalty presence_penalty
+    frequency_penalty dry_multiplier dry_base dry_allowed_length dry_penalty_last_n
+    dry_sequence_breakers mirostat mirostat_tau mirostat_eta n_keep n_discard n_indent n_probs
+    min_keep t_max_predict_ms seed stop ignore_eos samplers grammar json_schema logit_bias
+    cache_prompt id_slot lora timings_per_token return_progress return_tokens post_sampling_probs
+    """.split()
+)
+"""What ``/completion`` takes: https://github.com/ggml-org/llama.cpp/tree/master/tools/server."""
+
+_BANNED = [[token, False] for token in (0, *range(2, 106), 255_999, 256_000)]
+"""Gemma's special tokens but for the two that end a text: padding, marks of turns, images, and
+those never used. A base model may write them, and they are no text."""
 
 
 class LocalBackend(Backend):
@@ -48,7 +67,7 @@ class LocalBackend(Backend):
             temperature of 0 unless you say otherwise, so that it says the same every time.
 
     Raises:
-        UsageError: If the extra is not installed.
+        UsageError: If the extra is not installed, or there is no such option.
 
     Example:
         >>> LocalBackend(max_tokens=40).options["max_tokens"]
@@ -63,8 +82,13 @@ class LocalBackend(Backend):
 
     def __init__(self, *, threads: int | None = None, **options: Any) -> None:
         _check_installed()
+        check_names(options, _OPTIONS | {"threads"})
         self.options = MappingProxyType({**self.defaults, **options})
         self._threads = threads or os.cpu_count() or 1
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse what llama.cpp does not take."""
+        check_names(options, _OPTIONS)
 
     async def address(self) -> str:
         """Where the server listens, started if need be: for its ``/metrics`` and ``/health``.
@@ -83,6 +107,7 @@ class LocalBackend(Backend):
             "stream": True,
             "cache_prompt": True,
             **options,
+            "logit_bias": [*_pairs(options.get("logit_bias", ())), *_BANNED],
         }
         if request.format is not None:
             body["json_schema"] = Schema(request.format).json_schema
@@ -97,6 +122,15 @@ class LocalBackend(Backend):
             except httpx.HTTPError as error:
                 message = f"the embedded model's server went away: {error!r}"
                 raise StreamBrokenError(message) from error
+
+
+_FINISH_REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
+"""llama.cpp's names for them, and OpenAI's."""
+
+
+def _pairs(bias: Any) -> list[Any]:
+    """A `logit_bias` as llama.cpp takes it, which knows OpenAI's mapping as well."""
+    return [list(pair) for pair in (bias.items() if isinstance(bias, Mapping) else bias)]
 
 
 async def _deltas(response: httpx.Response) -> AsyncIterator[Delta]:
@@ -114,7 +148,8 @@ async def _deltas(response: httpx.Response) -> AsyncIterator[Delta]:
             source="backend",
         )
         if event.get("stop"):
-            yield Delta(event.get("content", ""), usage, event.get("stop_type"))
+            why = event.get("stop_type")
+            yield Delta(event.get("content", ""), usage, _FINISH_REASONS.get(why, why))
             return
         yield Delta(event["content"], usage)
     message = "the embedded model's server closed the stream before the model had finished"

@@ -10,7 +10,7 @@ from reactivex.disposable import SerialDisposable
 
 from streamval import bridge
 from streamval.aio.tasks import side_by_side
-from streamval.backends.base import Delta, said_in
+from streamval.backends.base import Delta, note, said_in
 from streamval.chunkers.base import Chunker, Resumable, not_sound, not_text
 from streamval.chunkers.chunking import start_chunker
 from streamval.events import (
@@ -26,7 +26,8 @@ from streamval.requirements.schema import MatchesSchema
 from streamval.requirements.whole import judge_whole
 from streamval.types.context import Context
 from streamval.types.results import Failure, Usage, ValidationResult
-from streamval.types.text import Mender
+from streamval.types.text import Mender, mended
+from streamval.types.thunk import GenerationMetadata
 from streamval.types.transcript import Transcript
 from streamval.validation.verdicts import Check
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
     from streamval.backends.base import GenerationRequest
+    from streamval.pipeline.delivered import Delivered
     from streamval.pipeline.emitter import Emitter
     from streamval.pipeline.settings import Settings
     from streamval.requirements.base import Requirement
@@ -43,6 +45,12 @@ if TYPE_CHECKING:
     from streamval.validation.checkpoints import Checkpoints
 
 T = TypeVar("T")
+
+REFUSED = {
+    "content_filter": "the provider's content filter cut it off",
+    "refusal": "the model refused",
+}
+"""The finish reasons of an answer that was not given, or not to its end."""
 
 
 class Attempt:
@@ -54,6 +62,7 @@ class Attempt:
         emitter: Publishes events.
         index: Index of the first chunk, where the attempt continues an earlier one.
         checkpoints: Where the lanes keep what they have judged, if a repair may continue.
+        delivered: What has been delivered and stands.
 
     Attributes:
         failures: The requirements that failed, and why.
@@ -64,6 +73,7 @@ class Attempt:
             are only kept where there are checkpoints.
         next_index: Index of the chunk after those.
         standing_tokens: How many tokens those chunks are.
+        known: What the backend tells of the generation besides its text.
     """
 
     def __init__(
@@ -74,6 +84,7 @@ class Attempt:
         *,
         index: int = 0,
         checkpoints: Checkpoints | None = None,
+        delivered: Delivered,
     ) -> None:
         self.request = request
         self.failures: tuple[Failure, ...] = ()
@@ -84,6 +95,7 @@ class Attempt:
         self.next_index = index
         self.standing_tokens = 0
         self._settings = settings
+        self._judge_backend = settings.validation_backend or settings.backend.going(request.options)
         self._emitter: Emitter | None = emitter
         self._kind: type[str | bytes] = type(settings.nothing)
         self._index = index
@@ -92,8 +104,8 @@ class Attempt:
         self._mender = Mender()
         self._raw: Transcript[Any] = Transcript(request.prefix or settings.nothing)
         self._length = self.released_to
-        self._tokens = 0
-        self._reported: Usage | None = None
+        self.known = GenerationMetadata(settings.backend.model)
+        self._delivered = delivered
         self._token_ends: deque[int] | None = None if checkpoints is None else deque()
 
     def chunks(self) -> Observable[Chunk]:
@@ -110,7 +122,7 @@ class Attempt:
             chunk(self._recorded_chunker, index=self._index, start=len(request.prefix or "")),
             validate(
                 settings.requirements,
-                backend=settings.validation_backend,
+                backend=self._judge_backend,
                 ctx=ctx,
                 max_pending_chunks=settings.max_pending_chunks,
                 chunking=settings.chunking,
@@ -135,9 +147,7 @@ class Attempt:
     @property
     def usage(self) -> Usage:
         """Tokens so far: as the backend reports them, else the number of deltas."""
-        if self._reported is not None:
-            return self._reported
-        return Usage(completion_tokens=self._tokens)
+        return self.known.usage or Usage(completion_tokens=self.known.deltas)
 
     @property
     def schema_judge(self) -> MatchesSchema | None:
@@ -153,14 +163,14 @@ class Attempt:
 
     def _reader(self) -> Callable[[Any], Any]:
         """From a delta to its text, or `None`. Counts tokens, and notes what the backend reports."""
-        kind, mend = self._kind, self._mender.feed
+        kind, mend, known = self._kind, self._mender.feed, self.known
         emitter = self._emitter if self._settings.emit_tokens else None
 
         def read(delta: Any) -> Any:
             text: Any = delta if type(delta) is kind else self._said_in(delta)
             if not text:
                 return None
-            self._tokens += 1
+            known.deltas += 1
             if kind is str and not text.isascii() and not (text := mend(text)):
                 return None  # half of a character: the other half follows
             if emitter is not None and isinstance(text, str):
@@ -170,8 +180,8 @@ class Attempt:
         return read
 
     def _said_in(self, delta: object) -> Any:
-        if isinstance(delta, Delta) and delta.usage is not None:
-            self._reported = delta.usage
+        if isinstance(delta, Delta):
+            note(delta, self.known)
         said = said_in(delta)
         return self._of_kind(said) if said != "" else said  # a delta that only reports
 
@@ -250,12 +260,17 @@ class Attempt:
     async def _judge_whole(self, ctx: Context) -> Check:
         """Every requirement judges the whole output, beside the others."""
         self.ended_naturally = True
-        text, emitter = self.text, self._emitter
+        emitter = self._emitter
         assert emitter is not None
-        emitter.emit(StreamingDoneEvent, full_text=text if isinstance(text, str) else "")
-        if self._judges:
-            whole = ctx.with_output(text)
-            backend = self._settings.validation_backend
+        emitter.emit(
+            StreamingDoneEvent,
+            full_text=self._delivered.text,
+            finish_reason=self.known.finish_reason,
+        )
+        self.failures = self._refused()
+        if self._judges and not self.failures:
+            whole = ctx.with_output(self.text, self.known)
+            backend = self._judge_backend
             self.validations = tuple(
                 await side_by_side(*(judge_whole(j, backend, whole) for j in self._judges))
             )
@@ -268,6 +283,15 @@ class Attempt:
             )
             emitter.emit(FullValidationEvent, passed=not self.failures, results=self.validations)
         return Check(None, "fail" if self.failures else "pass")
+
+    def _refused(self) -> tuple[Failure, ...]:
+        """The failure of an answer that the model refused, or that the provider's filter cut off."""
+        if (why := self.known.finish_reason) not in REFUSED:
+            return ()
+        reason = REFUSED[why]
+        if refusal := mended(self.known.refusal.strip()):
+            reason = f"{reason}: {refusal}"
+        return (Failure("the model answers", reason),)
 
 
 class _Recorded(NamedTuple):

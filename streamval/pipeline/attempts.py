@@ -116,7 +116,12 @@ class Attempts:
         self, request: GenerationRequest, index: int, checkpoints: Checkpoints | None
     ) -> Attempt:
         attempt = Attempt(
-            self._settings, request, self._emitter, index=index, checkpoints=checkpoints
+            self._settings,
+            request,
+            self._emitter,
+            index=index,
+            checkpoints=checkpoints,
+            delivered=self.delivered,
         )
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -68,6 +68,7 @@ class Ledger:
             failures=last.failures if last else (),
             validations=last.validations if last else (),
             usage=self.usage(success=success),
+            finish_reason=last.known.finish_reason if last else None,
         )
 
 
@@ -103,6 +104,7 @@ class _Entry:
             validations=attempt.validations,
             usage=self.usage(success=success),
             seconds=self.seconds,
+            finish_reason=attempt.known.finish_reason,
         )
 
 

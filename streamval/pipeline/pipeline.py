@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiostream import stream
 
 from streamval import bridge
-from streamval.backends.base import STALL_TIMEOUT, as_messages
+from streamval.backends.base import as_messages
 from streamval.backends.default import as_backend
+from streamval.backends.options import STALL_TIMEOUT
 from streamval.chunkers.chunking import Chunking, check_chunking, takes_audio
 from streamval.chunkers.json import JSONChunker, JSONDeltaChunker
 from streamval.errors import UsageError
@@ -65,7 +66,8 @@ class Pipeline:
             the stream, the text has come to its end, and is judged as a whole.
         chunk_operators: Your operators on chunks, after they are released: a `rewrite`, say. Where
             one of them ends the stream, nothing is judged as a whole, and the run is no success.
-        validation_backend: Whom requirements ask, if not `backend`.
+        validation_backend: Whom requirements ask. By default `backend`, at the endpoint that the
+            run's options lead to (`api_base`, `api_key`, headers, …).
         options: For each generation: `temperature`, `seed`, `max_tokens` and what else the
             backend knows, over the backend's own.
         format: A pydantic model, or any type that pydantic knows, that the output is to be an
@@ -125,10 +127,11 @@ class Pipeline:
             if judge.judges not in (None, type(nothing)):
                 raise _of_the_other_kind(judge)
         speaker = as_backend(backend)
+        speaker.check_options(options or {})
         self._settings = Settings(
             backend=speaker,
             validation_backend=(
-                speaker if validation_backend is None else as_backend(validation_backend)
+                None if validation_backend is None else as_backend(validation_backend)
             ),
             requirements=judges,
             chunking=chunking,

@@ -11,6 +11,7 @@ from aiostream import streamcontext
 from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
+from streamval.backends.secrets import without_secrets
 from streamval.chunkers.chunking import describe_chunking
 from streamval.errors import RunError
 from streamval.events import (
@@ -65,6 +66,7 @@ class Run:
     def __init__(self, settings: Settings, request: GenerationRequest, loop: OneLoop) -> None:
         self.run_id = secrets.token_hex(16)
         self._settings = settings
+        self._options = request.options
         self._loop = loop
         self._gate = Gate()
         self._subscribers = Subscribers(self._gate)
@@ -297,7 +299,9 @@ class Run:
         self._error = error
         with suppress(BaseException):  # of a subscriber: the first exception counts
             self._emitter.emit(
-                ErrorEvent, exception_type=type(error).__name__, detail=mended(str(error))
+                ErrorEvent,
+                exception_type=type(error).__name__,
+                detail=mended(without_secrets(str(error), self._options)),
             )
 
     def _complete(self, *, success: bool) -> None:

@@ -24,7 +24,7 @@ class Settings:
 
     Attributes:
         backend: Who speaks.
-        validation_backend: Whom requirements ask.
+        validation_backend: Whom requirements ask; `None` for who speaks.
         requirements: Who judges. With a `schema`, the last one judges by it.
         chunking: How the stream is cut.
         nothing: No text, or no bytes: whether this is a pipeline of text or of sound.
@@ -39,7 +39,7 @@ class Settings:
     """
 
     backend: Backend
-    validation_backend: Backend
+    validation_backend: Backend | None
     requirements: tuple[Requirement, ...]
     chunking: Chunking
     nothing: str | bytes

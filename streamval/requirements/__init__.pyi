@@ -7,6 +7,7 @@ from .function import stream_check as stream_check
 from .judge import default_output_to_bool as default_output_to_bool
 from .language import language as language
 from .limits import char_limit as char_limit
+from .limits import finished as finished
 from .limits import sentence_limit as sentence_limit
 from .limits import word_limit as word_limit
 from .llm_judge import LLMaJRequirement as LLMaJRequirement

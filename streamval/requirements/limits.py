@@ -8,7 +8,7 @@ from streamval.chunkers.chunking import start_chunker
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement, simple_validate
 from streamval.requirements.function import PASS, UNKNOWN
-from streamval.types.results import PartialValidationResult
+from streamval.types.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,6 +121,24 @@ def char_limit(
     return Limit(
         "characters", lambda text: len("".join(text.split())), at_least, at_most, **options
     )
+
+
+def finished(**options: Any) -> Requirement:
+    """The model has come to its end by itself: it was not cut off by a limit on tokens.
+
+    Judged at the end, by the backend's finish reason. It passes where the backend has none to give.
+
+    Example:
+        >>> finished().description
+        'the model comes to its end'
+    """
+    return Requirement("the model comes to its end", _judge_finish, **options)
+
+
+def _judge_finish(ctx: Context) -> ValidationResult:
+    output = ctx.last_output()
+    cut = output is not None and output.generation.finish_reason in ("length", "max_tokens")
+    return ValidationResult(not cut, reason="cut off by the limit on tokens" if cut else None)
 
 
 def count_sentences(text: str) -> int:

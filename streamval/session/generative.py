@@ -143,7 +143,8 @@ class Generative(Generic[R]):
         bound.apply_defaults()
 
         async def call() -> R:
-            await _check_preconditions(m.backend, precondition_requirements, bound.arguments)
+            judge = m.backend.going(model_options or {})
+            await _check_preconditions(judge, precondition_requirements, bound.arguments)
             return await self._generate(m, bound.arguments, requirements, strategy, model_options)
 
         return call() if inspect.iscoroutinefunction(self._function) else wait_for(call)

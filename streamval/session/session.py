@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from streamval.aio.blocking import wait_for
-from streamval.backends.base import stall_timeout_of
 from streamval.backends.default import as_backend
+from streamval.backends.options import stall_timeout_of
 from streamval.errors import UsageError
 from streamval.events import CompletedEvent
 from streamval.pipeline.pipeline import Pipeline

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from aiostream import streamcontext
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import Inbox
-from streamval.backends.base import Backend, Delta, GenerationRequest, stall_timeout_of
+from streamval.backends.base import Backend, Delta, GenerationRequest, as_messages
 from streamval.backends.default import as_backend
+from streamval.backends.options import stall_timeout_of
 from streamval.errors import RunError, UsageError
-from streamval.events import ChunkEvent, StreamingDoneEvent
+from streamval.events import ChunkEvent, QuickCheckEvent, StreamingDoneEvent
 from streamval.pipeline.pipeline import Pipeline
-from streamval.types.thunk import ModelOutputThunk
+from streamval.types.thunk import GenerationMetadata, ModelOutputThunk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Mapping,
+        Sequence,
+    )
 
     from streamval.backends.base import Prompt
     from streamval.chunkers.chunking import Chunking
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from streamval.pipeline.run import Run
     from streamval.requirements.base import Requirement
     from streamval.types.context import Context
-    from streamval.types.results import Failure, StreamResult, ValidationResult
+    from streamval.types.results import PartialValidationResult, StreamResult, ValidationResult
 
 
 async def stream_with_chunking(
@@ -80,28 +87,42 @@ async def stream_with_chunking(
     """
     speaker = as_backend(backend)
     timeout, options = stall_timeout_of(model_options or {})
+    speaker.check_options(options)
+    before = ctx
     if isinstance(action, ModelOutputThunk):
-        thunk = action
+        if action.is_computed():
+            message = (
+                "the output is computed already, so there is no stream to judge; use validate() "
+                "on it, or a backend that streams"
+            )
+            raise UsageError(message)
     else:
-        thunk, ctx = await speaker.generate_from_context(
-            action, ctx, format=format, model_options={**options, "stall_timeout": None}
+        for turn in as_messages(action):
+            ctx = ctx.add(turn)
+
+    async def speak() -> ModelOutputThunk:
+        if isinstance(action, ModelOutputThunk):
+            return action
+        thunk, _ = await speaker.generate_from_context(
+            action, before, format=format, model_options={**options, "stall_timeout": None}
         )
-    if thunk.is_computed():
-        message = (
-            "the output is computed already, so there is no stream to judge; use validate() on "
-            "it, or a backend that streams"
-        )
-        raise UsageError(message)
+        return thunk
+
+    speaking = _Speaking(speaker.model, speak)
+    if isinstance(action, ModelOutputThunk):
+        speaking.model = action.generation.model
     pipeline = Pipeline(
-        _Speaking(thunk),
+        speaking,
         requirements=requirements,
         chunking=chunking,
-        validation_backend=speaker if validation_backend is None else validation_backend,
+        validation_backend=validation_backend or speaker.going(options),
         stall_timeout=timeout,
     )
-    for requirement in pipeline.requirements:
-        copy(requirement)  # one that cannot be copied is to surface here, not in the stream
-    return StreamChunkingResult(pipeline.start_request(GenerationRequest(ctx.messages)))
+    result = StreamChunkingResult(
+        pipeline.start_request(GenerationRequest(ctx.messages)), speaking.known
+    )
+    await result.begun(speaking.asked)
+    return result
 
 
 class StreamChunkingResult:
@@ -114,8 +135,10 @@ class StreamChunkingResult:
     that meets it first.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, known: Callable[[], GenerationMetadata]) -> None:
         self._run = run
+        self._known = known
+        self._failed: list[tuple[Requirement, PartialValidationResult]] = []
         self._chunks: Inbox[str] = Inbox(Gate(), sys.maxsize)
         self._events: Inbox[BaseEvent] = Inbox(Gate(), sys.maxsize)
         self._taken: set[str] = set()
@@ -125,6 +148,23 @@ class StreamChunkingResult:
         run.subscribe(self._take)
         self._task = asyncio.ensure_future(run)
         self._task.add_done_callback(self._end)
+
+    async def begun(self, asked: asyncio.Event) -> None:
+        """Wait until the backend is `asked`.
+
+        Raises:
+            Exception: What ended the stream before that, such as a requirement's `__copy__`.
+        """
+        waiting = asyncio.ensure_future(asked.wait())
+        try:
+            await asyncio.wait([waiting, self._task], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self.cancel()
+            raise
+        finally:
+            waiting.cancel()
+        if not asked.is_set():
+            await self.acomplete()
 
     def astream(self) -> AsyncGenerator[str]:
         """The validated chunks, as they come.
@@ -170,19 +210,17 @@ class StreamChunkingResult:
         return self._run.text if self._result is None else self._result.text
 
     @property
-    def streaming_failures(self) -> list[tuple[Requirement, Failure]]:
-        """Who failed a chunk, and why."""
-        judges = self._run.requirements
-        return [
-            (judges[failure.lane], failure)
-            for failure in (self._result.failures if self._result else ())
-            if failure.chunk_index is not None and failure.lane is not None
-        ]
+    def streaming_failures(self) -> list[tuple[Requirement, PartialValidationResult]]:
+        """Who failed a chunk, and the verdict."""
+        return list(self._failed)
 
     @property
     def failure_reason(self) -> str | None:
         """Why it stopped early; `None` where it did not."""
-        reasons = [str(failure) for _, failure in self.streaming_failures]
+        reasons = [
+            f"{requirement.name}: {verdict.reason}" if verdict.reason else requirement.name
+            for requirement, verdict in self._failed
+        ]
         return "; ".join(reasons) or None
 
     @property
@@ -192,7 +230,9 @@ class StreamChunkingResult:
 
     @property
     def as_thunk(self) -> ModelOutputThunk:
-        """The output, computed.
+        """The output, computed, with what is known of its generation.
+
+        Its model, usage, finish reason, and whether it was cancelled: by a failure, or by you.
 
         Raises:
             RunError: Before the stream has ended.
@@ -200,7 +240,7 @@ class StreamChunkingResult:
         if not self._task.done():
             message = "the stream has not ended yet; await acomplete() first"
             raise RunError(message)
-        return ModelOutputThunk(self.full_text)
+        return ModelOutputThunk(self.full_text, self._known())
 
     def _claim(self, name: str) -> None:
         if name in self._taken:
@@ -214,6 +254,9 @@ class StreamChunkingResult:
             self._chunks.put(event.text)
         elif isinstance(event, StreamingDoneEvent):
             self._ended_naturally = True
+        elif isinstance(event, QuickCheckEvent) and not event.passed:
+            judged = zip(self._run.requirements, event.results, strict=True)
+            self._failed = [(r, v) for r, v in judged if v is not None and v.success == "fail"]
 
     def _end(self, task: asyncio.Future[StreamResult]) -> None:
         if task.cancelled():
@@ -237,15 +280,33 @@ class StreamChunkingResult:
 
 
 class _Speaking(Backend):
-    """Says what an output on its way says; closing it cancels that output."""
+    """Says what an output on its way says; closing it cancels that output.
 
-    def __init__(self, thunk: ModelOutputThunk) -> None:
-        self._thunk = thunk
-        self.model = thunk.generation.model
+    Args:
+        model: Its name.
+        speak: Gives the output, when it is to be generated.
+
+    Attributes:
+        asked: Set when that is.
+    """
+
+    def __init__(self, model: str, speak: Callable[[], Awaitable[ModelOutputThunk]]) -> None:
+        self.model = model
+        self.asked = asyncio.Event()
+        self._speak = speak
+        self._thunk: ModelOutputThunk | None = None
+
+    def known(self) -> GenerationMetadata:
+        """What is known of the generation."""
+        return self._thunk.generation if self._thunk else GenerationMetadata(self.model)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """The output's stream, which has one consumer."""
         del request
-        async with streamcontext(self._thunk.astream()) as deltas:
+        self.asked.set()
+        self._thunk = thunk = await self._speak()
+        known = thunk.generation
+        async with streamcontext(thunk.astream()) as deltas:
             async for text in deltas:
-                yield Delta(text, self._thunk.generation.usage)
+                yield Delta(text, known.usage)
+        yield Delta("", known.usage, known.finish_reason, known.refusal or None)

@@ -12,6 +12,8 @@ from streamval.types.thunk import ModelOutputThunk
 if TYPE_CHECKING:
     from typing import Self
 
+    from streamval.types.thunk import GenerationMetadata
+
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
 
@@ -67,9 +69,9 @@ class Context:
             raise UsageError(problem)
         return replace(self, messages=(*self._turns(), turn), output=None)
 
-    def with_output(self, text: str) -> Self:
-        """The same conversation, ending in `text`."""
-        return replace(self, output=ModelOutputThunk(text))
+    def with_output(self, text: str, generation: GenerationMetadata | None = None) -> Self:
+        """The same conversation, ending in `text`, with what is known of its generation."""
+        return replace(self, output=ModelOutputThunk(text, generation))
 
     def last_output(self) -> ModelOutputThunk | None:
         """The output at the end, if there is one yet."""

@@ -222,6 +222,8 @@ class AttemptResult:
         usage: Its tokens.
         seconds: From the request to the last verdict.
         audio: The same as `text`, of sound.
+        finish_reason: Why the model stopped, in the backend's words (`"stop"`, `"length"`, …);
+            `None` where it does not say, or was cut off.
     """
 
     text: str
@@ -230,6 +232,7 @@ class AttemptResult:
     usage: Usage
     seconds: float
     audio: bytes | None = None
+    finish_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,7 @@ class StreamResult:
         parsed: The instance of the pipeline's `format`; `None` without one, or where the text is
             none.
         audio: The same as `text`, of sound.
+        finish_reason: That of the last attempt.
     """
 
     success: bool
@@ -257,3 +261,4 @@ class StreamResult:
     usage: Usage
     parsed: Any = None
     audio: bytes | None = None
+    finish_reason: str | None = None

@@ -21,6 +21,7 @@ class GenerationMetadata:
         model: The model's name.
         usage: Tokens, as the backend reports them; `None` where it does not.
         finish_reason: Why the model stopped, once it has.
+        refusal: What the model said where it refused to answer.
         deltas: How many pieces have come.
         cancelled: Whether the generation was cancelled before its end.
     """
@@ -28,6 +29,7 @@ class GenerationMetadata:
     model: str = ""
     usage: Usage | None = None
     finish_reason: str | None = None
+    refusal: str = ""
     deltas: int = 0
     cancelled: bool = False
 
@@ -58,6 +60,7 @@ class ModelOutputThunk:
 
     Args:
         value: The text, where it is known already.
+        generation: What is known of its generation.
 
     Attributes:
         generation: What is known of the generation besides its text.
@@ -72,8 +75,10 @@ class ModelOutputThunk:
         False Hello. True
     """
 
-    def __init__(self, value: str | None = None) -> None:
-        self.generation = GenerationMetadata()
+    def __init__(
+        self, value: str | None = None, generation: GenerationMetadata | None = None
+    ) -> None:
+        self.generation = generation or GenerationMetadata()
         self._value = value
         self._generating: Generating | None = None
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 import streamval as sv
 from streamval.backends.local import model_path
-from streamval.errors import BackendError
+from streamval.errors import BackendError, UsageError
 
 
 class City(BaseModel):
@@ -109,3 +109,18 @@ def test_a_model_file_that_is_damaged_is_put_together_again(tmp_path, monkeypatc
     good = path.read_bytes()
     path.write_bytes(good[:1000])
     assert model_path().read_bytes() == good
+
+
+@pytest.mark.parametrize("bias", [{"255999": 100}, [[255_999, 100], [256_000, 100], [6, 100]]])
+async def test_it_never_writes_a_special_token(local_backend, bias):
+    result = await sv.Pipeline(local_backend).run(PROMPT, logit_bias=bias, max_tokens=8)
+    assert result.text
+    assert "<" not in result.text  # nothing of <start_of_image>, which the bias makes certain
+    assert result.finish_reason == "length"
+
+
+def test_misspelt_options_are_refused():
+    with pytest.raises(UsageError, match="no option 'thread'; did you mean 'threads'"):
+        sv.LocalBackend(thread=2)
+    with pytest.raises(UsageError, match="did you mean 'temperature'"):
+        sv.Pipeline(sv.LocalBackend()).start("go", temprature=3)

@@ -2,6 +2,7 @@
 
 import pytest
 
+import streamval as sv
 from streamval import requirements as reqs
 from streamval.errors import UsageError
 from tests.support.requirements import streamed
@@ -44,3 +45,14 @@ async def test_a_reached_lower_limit_passes_early():
 def test_limits_that_cannot_be_met_are_refused(bounds):
     with pytest.raises(UsageError, match="words"):
         reqs.word_limit(**bounds)
+
+
+@pytest.mark.parametrize(("reason", "met"), [("length", False), ("stop", True), (None, True)])
+async def test_finished(reason, met):
+    backend = sv.IterableBackend(lambda _: ["All is w", sv.Delta("ell", None, reason)])
+    result = await sv.Pipeline(backend, requirements=[sv.finished()]).run("go")
+    assert result.success is met
+    if not met:
+        assert str(result.failures[0]) == (
+            "the model comes to its end: cut off by the limit on tokens"
+        )

@@ -55,9 +55,9 @@ async def test_a_failure_stops_the_model_and_only_good_text_is_delivered():
     assert backend.closed == 1
     assert not result.completed
     assert result.full_text == "Good."
-    ((requirement, failure),) = result.streaming_failures
-    assert requirement is strict
-    assert failure.reason == "about Bad."
+    assert result.streaming_failures == [
+        (strict, sv.PartialValidationResult("fail", reason="about Bad."))
+    ]
     assert result.failure_reason == "strict: about Bad."
     assert result.final_validations == []
 
@@ -201,3 +201,81 @@ async def test_judges_can_ask_another_backend():
     _, result = await started("One.", requirements=["be kind"], validation_backend=judge)
     await result.acomplete()
     assert not result.final_validations[0]
+
+
+async def test_each_requirement_is_copied_once():
+    copies = []
+
+    class Counted(Judge):
+        def __copy__(self):
+            copies.append(backend.opened)
+            return super().__copy__()
+
+    backend = Spoken("One. Two.")
+    result = await sv.stream_with_chunking("go", backend, sv.Context(), requirements=[Counted()])
+    await result.acomplete()
+    assert copies == [0]  # once, and nothing had been asked
+
+
+class Eager(Spoken):
+    """Begins to generate when it is asked, and not when its output is read."""
+
+    async def generate_from_context(self, action, ctx, **options):
+        self.opened += 1
+        return await super().generate_from_context(action, ctx, **options)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"chunking": "nonsense"}, {"requirements": [5]}, {"model_options": {"stall_timeout": 0}}],
+)
+async def test_wrong_arguments_are_refused_before_the_backend_is_asked(wrong):
+    backend = Eager("One.")
+    with pytest.raises((UsageError, TypeError)):
+        await sv.stream_with_chunking("go", backend, sv.Context(), **wrong)
+    with pytest.raises(UsageError, match="prompt is empty"):
+        await sv.stream_with_chunking(" ", backend, sv.Context())
+    assert backend.opened == 0
+
+
+async def test_the_thunk_knows_its_generation():
+    end = sv.Delta("Two.", sv.Usage(7, 3, source="backend"), "length")
+    _, result = await started("One. ", end)
+    await result.acomplete()
+    known = result.as_thunk.generation
+    assert (known.model, known.finish_reason, known.cancelled) == ("spoken", "length", False)
+    assert known.usage == sv.Usage(7, 3, source="backend")
+
+
+async def test_the_thunk_of_a_failure_knows_that_it_was_cancelled():
+    _, result = await started(
+        "Bad. ", "More. ", asyncio.Event().wait, requirements=[Judge(fails_on("Bad."))]
+    )
+    await result.acomplete()
+    known = result.as_thunk.generation
+    assert (known.cancelled, known.finish_reason) == (True, None)
+
+
+async def test_a_refusal_is_no_success():
+    _, result = await started(sv.Delta(refusal="I will "), sv.Delta("", None, "stop", "not."))
+    events = await all_of(result.events())
+    await result.acomplete()
+    assert result.as_thunk.generation.refusal == "I will not."
+    assert not events[-1].success
+
+
+async def test_cancelled_while_it_begins():
+    copying = asyncio.Event()
+
+    class Slow(Eager):
+        async def generate_from_context(self, action, ctx, **options):
+            copying.set()
+            return await super().generate_from_context(action, ctx, **options)
+
+    backend = Slow("One. ", asyncio.Event().wait)
+    beginning = asyncio.create_task(sv.stream_with_chunking("go", backend, sv.Context()))
+    await asyncio.sleep(0)
+    beginning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    assert backend.opened == backend.closed

@@ -1,7 +1,9 @@
 """A real server on loopback that speaks OpenAI's streaming protocol, and sees clients go.
 
 The model name says how it behaves: `fine`, `endless` (until the client goes), `bad-key`, `unknown`,
-`busy` (429), `dies` (the connection breaks in mid-stream), `stalls`.
+`busy` (429), `dies` (the connection breaks in mid-stream), `stalls`; `no-finish` and `length`,
+`content_filter`, `refuses` (how the stream ends); with status 200, `html`, `json-error`, `nothing`,
+`only-done`, `error-frame` (an error in mid-stream); `echo-headers` (400, and says what it got).
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ ERRORS = {
     "bad-key": (401, "Incorrect API key provided", "invalid_api_key"),
     "unknown": (404, "The model `unknown` does not exist", "model_not_found"),
     "busy": (429, "Rate limit reached", "rate_limit_exceeded"),
+}
+NO_STREAMS = {
+    "html": (b"text/html", b"<html><body>Please log in</body></html>"),
+    "json-error": (b"application/json", b'{"error": {"message": "model is loading", "code": 5}}'),
+    "nothing": (b"text/event-stream", b""),
+    "only-done": (b"text/event-stream", b"data: [DONE]\n\n"),
 }
 
 
@@ -76,6 +84,15 @@ class OpenAIServer:
             self._respond(writer, status, {"error": {"message": message, "code": code}})
             await writer.drain()
             return False
+        if model == "echo-headers":
+            self._respond(writer, 400, {"error": {"message": f"what is {headers}?", "code": "bad"}})
+            await writer.drain()
+            return False
+        if model in NO_STREAMS:
+            content_type, content = NO_STREAMS[model]
+            self._send(writer, b"200 OK", content_type, content)
+            await writer.drain()
+            return False
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
@@ -100,7 +117,15 @@ class OpenAIServer:
             if model == "stalls" and position == 2:
                 await served.disconnected.wait()
                 return
-            self._event(writer, served, {"text": word + " "})
+            if model == "error-frame" and position == 2:
+                self._chunk(
+                    writer, b'data: {"error": {"message": "out of memory", "code": 500}}\n\n'
+                )
+                break
+            if model == "refuses":
+                self._event(writer, served, {"refusal": word + " "})
+            else:
+                self._event(writer, served, {"text": word + " "})
             try:
                 await writer.drain()
             except ConnectionError:
@@ -109,7 +134,9 @@ class OpenAIServer:
             await asyncio.sleep(0.005)
             if served.disconnected.is_set():
                 return
-        self._event(writer, served, {"text": "", "finish_reason": "stop"})
+        if model not in ("no-finish", "error-frame"):
+            reason = model if model in ("length", "content_filter") else "stop"
+            self._event(writer, served, {"text": "", "finish_reason": reason})
         count = len(words)
         usage = {"prompt_tokens": 7, "completion_tokens": count, "total_tokens": 7 + count}
         self._event(writer, served, {"usage": usage})
@@ -131,7 +158,10 @@ class OpenAIServer:
             event["usage"] = delta["usage"]
         else:
             choice = {"index": 0, "finish_reason": delta.get("finish_reason")}
-            choice |= {"delta": {"content": delta["text"]}} if chat else {"text": delta["text"]}
+            if "refusal" in delta:
+                choice["delta"] = {"refusal": delta["refusal"]}
+            else:
+                choice |= {"delta": {"content": delta["text"]}} if chat else {"text": delta["text"]}
             event["choices"] = [choice]
         self._chunk(writer, b"data: " + json.dumps(event).encode() + b"\n\n")
 
@@ -139,13 +169,15 @@ class OpenAIServer:
     def _chunk(writer, data: bytes) -> None:
         writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
-    @staticmethod
-    def _respond(writer, status: int, payload: dict) -> None:
+    def _respond(self, writer, status: int, payload: dict) -> None:
         body = json.dumps(payload).encode()
+        self._send(writer, b"%d X" % status, b"application/json", body)
+
+    @staticmethod
+    def _send(writer, status: bytes, content_type: bytes, body: bytes) -> None:
         writer.write(
-            f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nConnection: close\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
+            b"HTTP/1.1 %b\r\nContent-Type: %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+            % (status, content_type, len(body), body)
         )
 
 

@@ -1,0 +1,127 @@
+"""What every provider's stream has in common: OpenAI's pieces, its end, and the ways to fail.
+
+LiteLLM's pieces have the shape of OpenAI's, and its errors inherit from those of the `openai`
+package. So one reading and one table of errors serve both.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from streamval.backends.base import Delta
+from streamval.backends.secrets import without_secrets
+from streamval.errors import (
+    AuthenticationError,
+    BackendError,
+    ConnectionFailedError,
+    RateLimitError,
+    StreamBrokenError,
+    UnknownModelError,
+)
+from streamval.types.results import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streamval.backends.base import GenerationRequest
+
+SHOWN = 300
+"""Characters of a server's message that an error repeats."""
+
+
+def as_delta(piece: Any) -> Delta:
+    """A piece of a chat or text completion as a delta. Of several answers, only the first counts."""
+    choice = next((c for c in piece.choices or () if not getattr(c, "index", 0)), None)
+    said = getattr(choice, "delta", None)
+    text = getattr(choice, "text", None) if said is None else said.content
+    return Delta(
+        text=text or "",
+        usage=_usage(getattr(piece, "usage", None)),
+        finish_reason=getattr(choice, "finish_reason", None),
+        refusal=getattr(said, "refusal", None),
+    )
+
+
+def _usage(reported: Any) -> Usage | None:
+    if not getattr(reported, "completion_tokens", None):
+        return None
+    return Usage(
+        prompt_tokens=getattr(reported, "prompt_tokens", None),
+        completion_tokens=reported.completion_tokens,
+        source="backend",
+    )
+
+
+def broken_off(model: str, response: Any) -> StreamBrokenError:
+    """The error for a stream that ended, and its last piece was not the end.
+
+    Args:
+        model: Whose stream.
+        response: The response of HTTP, where there is one to look at.
+    """
+    content_type = getattr(response, "headers", {}).get("content-type", "").split(";")[0]
+    if content_type and content_type != "text/event-stream":
+        return StreamBrokenError(
+            f"{model} answered with {content_type}, which is no stream: an error page, or another "
+            "service; check api_base"
+        )
+    return StreamBrokenError(
+        f"{model} broke off: its stream ended without a finish reason; try again, or look whether "
+        "something between here and the provider cuts streams"
+    )
+
+
+def explained(
+    error: Exception, model: str, request: GenerationRequest, *secrets: object, started: bool
+) -> BackendError:
+    """One clear error for each of the ways in which a provider fails, without a key in it.
+
+    Args:
+        error: What the provider's library raised.
+        model: Whose stream.
+        request: What was asked. Its options may hold keys.
+        *secrets: More options that may.
+        started: Whether something had come already.
+    """
+    import openai  # loaded by whoever got the error
+
+    lines = without_secrets(str(error), request.options, *secrets).strip().splitlines()
+    said = lines[0][:SHOWN] if lines else type(error).__name__
+    kind: type[BackendError] = BackendError
+    problem = "failed"
+    match error:
+        case openai.RateLimitError():
+            kind = RateLimitError
+            problem = "asks for fewer requests; wait, lower task_limit, or pass max_retries="
+        case _ if started:
+            kind, problem = StreamBrokenError, "broke off in mid-stream"
+        case _ if isinstance(error, openai.AuthenticationError) or "Missing credentials" in said:
+            kind = AuthenticationError
+            problem = (
+                "has no API key that the provider takes; set the provider's environment variable "
+                "(OPENAI_API_KEY, …) or pass api_key="
+            )
+        case openai.NotFoundError():
+            kind = UnknownModelError
+            problem = "is not known to the provider; check the name and api_base"
+        case openai.APITimeoutError():
+            kind, problem = ConnectionFailedError, "did not answer in time"
+        case openai.BadRequestError() if "LLM Provider NOT provided" in str(error):
+            kind = UnknownModelError
+            problem = (
+                "is of no provider that LiteLLM knows; write it as 'provider/model', such as "
+                "'openai/gpt-4o-mini'"
+            )
+        case _ if isinstance(error, openai.APIConnectionError) or "onnection" in said:
+            kind = ConnectionFailedError
+            problem = "does not answer; check the network and api_base"
+    return kind(f"{model} {problem}: {said}")
+
+
+async def close(streams: Iterable[Any]) -> None:
+    """Close streams and clients of whatever kind, in order."""
+    for stream in streams:
+        closing = getattr(stream, "aclose", None) or getattr(stream, "close", None)
+        if closing is not None and inspect.isawaitable(done := closing()):
+            await done

@@ -1,0 +1,139 @@
+"""Keys: which strings are some, and how a text loses them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+_NAMES = ("key", "token", "secret", "password", "passwd", "authorization", "credential", "cookie")
+_HEADERS = ("headers", "extra_headers", "default_headers")
+_HARMLESS = frozenset(
+    {"max_tokens", "max_completion_tokens", "prompt_cache_key", "tokenizer", "token_size"}
+)
+
+MASK = "***"
+"""What stands where a key was."""
+
+SHORTEST = 4
+"""Characters of the shortest key. To mask anything shorter would spoil every message."""
+
+SHORTEST_IN_ENVIRONMENT = 8
+"""The same for a variable of the environment, whose name may say `KEY` and mean something else."""
+
+PIECE = 12
+"""So many characters of a key in a row are masked too: a server may echo one cut short."""
+
+_USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def secrets_in(*sources: object) -> list[str]:
+    """The strings in options that must not be shown: what a name calls a key, and every header.
+
+    Args:
+        *sources: Options, perhaps with mappings and lists in them.
+
+    Returns:
+        The keys; of ``Bearer K`` also `K`.
+
+    Example:
+        >>> secrets_in({"api_key": "sk-1234", "extra_headers": {"X-Gate": "Bearer open"}, "seed": 1})
+        ['sk-1234', 'Bearer open', 'open']
+    """
+    return [
+        secret
+        for source in sources
+        if isinstance(source, Mapping)
+        for name, value in source.items()
+        for secret in _under(str(name).lower(), value)
+    ]
+
+
+def _under(name: str, value: object) -> list[str]:
+    if name in _HEADERS and isinstance(value, Mapping):
+        return [secret for header in value.values() for secret in _words_of(header)]
+    if isinstance(value, (str, bytes)) or hasattr(value, "get_secret_value"):
+        return _words_of(value) if _is_secret(name) else []
+    if isinstance(value, (list, tuple)):
+        return [secret for item in value for secret in _under(name, item)]
+    return secrets_in(value)
+
+
+def _is_secret(name: str) -> bool:
+    return name not in _HARMLESS and any(word in name for word in _NAMES)
+
+
+def _words_of(value: object) -> list[str]:
+    """A key, and the key behind ``Bearer``."""
+    if hasattr(value, "get_secret_value"):  # pydantic's SecretStr
+        value = value.get_secret_value()
+    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    return [part for part in dict.fromkeys((text, *text.split()[1:])) if len(part) >= SHORTEST]
+
+
+def secrets_of_environment() -> list[str]:
+    """The values of the environment's variables that a name calls a key (`AWS_SECRET_ACCESS_KEY`)."""
+    return [
+        value
+        for name, value in os.environ.items()
+        if _is_secret(name.lower()) and len(value) >= SHORTEST_IN_ENVIRONMENT
+    ]
+
+
+def without_secrets(text: str, *sources: object) -> str:
+    """A text in which no key is left: those in `sources`, the environment's, and users in URLs.
+
+    A key is found in any case, as a URL spells it, and where only a piece of it stands.
+
+    Args:
+        text: Such as a server's message.
+        *sources: As for `secrets_in`.
+
+    Example:
+        >>> without_secrets("no such key: SK-1234", {"api_key": "sk-1234"})
+        'no such key: ***'
+    """
+    secrets = {*secrets_in(*sources), *secrets_of_environment()}
+    for secret in sorted(secrets, key=len, reverse=True):
+        for spelling in {secret, quote(secret, safe="")}:
+            text = re.sub(re.escape(spelling), MASK, text, flags=re.IGNORECASE)
+        if " " not in secret:  # of `Bearer K`, only K is a key
+            text = _without_pieces(text, secret)
+    return _USER_IN_URL.sub(f"{MASK}@", text)
+
+
+def masked(options: object) -> Any:
+    """Options as they may be shown: a mask in place of every key.
+
+    Example:
+        >>> masked({"seed": 1, "extra_headers": {"X-Gate": "open"}})
+        {'seed': 1, 'extra_headers': {'X-Gate': '***'}}
+    """
+    return _masked("", options)
+
+
+def _masked(name: str, value: object) -> Any:
+    if isinstance(value, Mapping):
+        if name in _HEADERS:
+            return dict.fromkeys(value, MASK)
+        return {key: _masked(str(key).lower(), item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_masked(name, item) for item in value]
+    return MASK if _under(name, value) else value
+
+
+def _without_pieces(text: str, secret: str) -> str:
+    pieces = {secret[at : at + PIECE] for at in range(len(secret) - PIECE + 1)}
+    kept: list[str] = []
+    at = done = 0
+    while pieces and at <= len(text) - PIECE:
+        if text[at : at + PIECE] not in pieces:
+            at += 1
+            continue
+        kept += (text[done:at], MASK)
+        while at <= len(text) - PIECE and text[at : at + PIECE] in pieces:
+            at += 1
+        at = done = at + PIECE - 1
+    return "".join([*kept, text[done:]])

@@ -1,0 +1,68 @@
+"""Tests of `streamval.backends.secrets`: no key is shown, wherever it was given."""
+
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from streamval.backends.secrets import masked, secrets_in, without_secrets
+
+KEY = "sk-Very/Secret+key=="
+
+PLACES = {
+    "api_key": {"api_key": KEY},
+    "token": {"hf_token": KEY},
+    "bearer": {"extra_headers": {"Authorization": f"Bearer {KEY}"}},
+    "another header": {"extra_headers": {"X-Gate": KEY}},
+    "headers": {"headers": {"x": KEY}},
+    "nested": {"extra_body": {"vault": [{"client_secret": KEY}]}},
+    "list": {"api_keys": ["nothing", KEY]},
+    "pydantic": {"api_key": SecretStr(KEY)},
+    "bytes": {"api_key": KEY.encode()},
+}
+
+ECHOES = {
+    "plain": lambda key: key,
+    "in a word": lambda key: f"<{key}>",
+    "upper case": str.upper,
+    "in a URL": lambda key: "https://x/?key=" + quote(key, safe=""),
+    "in JSON": json.dumps,
+    "as a user": lambda key: f"https://{quote(key, safe='')}:x@host/",
+    "cut short": lambda key: key[:15] + "…",
+}
+
+
+@pytest.mark.parametrize("echo", ECHOES.values(), ids=ECHOES)
+@pytest.mark.parametrize("options", PLACES.values(), ids=PLACES)
+def test_no_echo_shows_a_key(options, echo):
+    said = without_secrets(f"no such key: {echo(KEY)} (401)", options)
+    assert "ery" not in said.replace("very", "").lower().replace("query", "")
+    assert said.startswith("no such key: ")
+    assert said.endswith("(401)")
+    assert KEY not in repr(masked(options))
+
+
+def test_a_key_of_the_environment_is_hidden(monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG")
+    monkeypatch.setenv("SOME_PATH", "/usr/local/bin")
+    text = "wJalrXUtnFEMI/K7MDENG is not /usr/local/bin"
+    assert without_secrets(text) == "*** is not /usr/local/bin"
+
+
+def test_what_is_no_key_stays():
+    options = {"max_tokens": 4096, "seed": 1, "stop": ["4096"], "api_key": "abc"}
+    assert without_secrets("4096 abc", options) == "4096 abc"  # three letters are no key
+    assert masked({"stop": [1], "max_tokens": 5}) == {"stop": [1], "max_tokens": 5}
+
+
+@given(st.text(), st.text(min_size=4), st.text())
+def test_no_key_is_left_in_any_text(before, key, after):
+    assert key not in without_secrets(before + key + after, {"api_key": key}).replace("***", "\0")
+
+
+def test_the_longer_of_two_keys_goes_first():
+    assert without_secrets("ab12cd and ab12", {"key": "ab12", "token": "ab12cd"}) == "*** and ***"
+    assert secrets_in({"x": None, "key": None}) == []
