@@ -218,10 +218,14 @@ class TextChunker(PendingChunker):
         return chunks
 
 
-def shifted(chunk: Chunk, offset: int, index: int = 0) -> Chunk:
-    """The same chunk, `offset` characters and `index` chunks further on."""
+def shifted(chunk: Chunk, offset: int, index: int = 0, attempt: int = 1) -> Chunk:
+    """The same chunk, `offset` characters and `index` chunks further on, of an attempt."""
     return replace(
-        chunk, index=chunk.index + index, start=chunk.start + offset, end=chunk.end + offset
+        chunk,
+        index=chunk.index + index,
+        start=chunk.start + offset,
+        end=chunk.end + offset,
+        attempt=attempt,
     )
 
 

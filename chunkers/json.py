@@ -32,9 +32,10 @@ class JSONDelta(Chunk):
         start: int,
         end: int,
         separator: str = "",
+        attempt: int = 1,
         reading: Reading | None = None,
     ) -> None:
-        Chunk.__init__(self, text, index, start, end, separator)
+        Chunk.__init__(self, text, index, start, end, separator, attempt)
         _set_reading(self, reading)
 
 
@@ -86,7 +87,7 @@ class JSONDeltaChunker:
         if not delta:
             return []
         end = self._start + len(delta)
-        chunk = JSONDelta(delta, self._index, self._start, end, "", self._reader.read(delta))
+        chunk = JSONDelta(delta, self._index, self._start, end, "", 1, self._reader.read(delta))
         self._index += 1
         self._start = end
         return [chunk]
@@ -157,7 +158,12 @@ class JSONChunker(PendingChunker):
         """Text that is no value, as a chunk without a path."""
         return [
             JSONChunk(
-                chunk.text, chunk.index, chunk.start, chunk.end, chunk.separator, self._reading()
+                chunk.text,
+                chunk.index,
+                chunk.start,
+                chunk.end,
+                chunk.separator,
+                reading=self._reading(),
             )
             for chunk in super().emit(behind)
         ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def chunk(
-    chunking: Chunking = "sentence", *, index: int = 0, start: int = 0
+    chunking: Chunking = "sentence", *, index: int = 0, start: int = 0, attempt: int = 1
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
     """Cut a stream of text into chunks.
 
@@ -32,6 +32,7 @@ def chunk(
             delta.
         index: Index of the first chunk, where the text goes on from earlier chunks.
         start: Offset of the first character, likewise.
+        attempt: The attempt that the chunks are of, from 1.
 
     Returns:
         An operator; each subscription has a chunker of its own.
@@ -49,6 +50,7 @@ def chunk(
         <...>
     """
     check_chunking(chunking)
+    moved = (index, start, attempt) != (0, 0, 1)
 
     def operator(source: Observable[str]) -> Observable[Chunk]:
         def subscribe(
@@ -59,7 +61,7 @@ def chunk(
 
             def emit(chunks: list[Chunk]) -> None:
                 for found in chunks:
-                    observer.on_next(shifted(found, start, index) if start or index else found)
+                    observer.on_next(shifted(found, start, index, attempt) if moved else found)
 
             def on_next(delta: str) -> None:
                 if chunks := feed(delta):

@@ -18,6 +18,7 @@ from .contracts.expression import Expression as Expression
 from .contracts.expression import LLMDataModel as LLMDataModel
 from .errors import ContractViolationError as ContractViolationError
 from .errors import PreconditionException as PreconditionException
+from .errors import SharedStateWarning as SharedStateWarning
 from .errors import StreamvalError as StreamvalError
 from .events import BaseEvent as BaseEvent
 from .events import ChunkEvent as ChunkEvent

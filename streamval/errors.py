@@ -19,6 +19,11 @@
         ├── StallError (TimeoutError)      no delta for `stall_timeout` seconds
         └── DeltaTypeError (TypeError)     the backend yielded what the chunker cannot take
 
+Warnings, which are no errors:
+
+    UserWarning
+    └── SharedStateWarning                 copies of a requirement share state, and it has changed
+
 A failed requirement is never an exception: it is an event and a result. What a validator itself
 raises reaches the caller unchanged, so it is not in this tree.
 """
@@ -30,6 +35,10 @@ from typing import Any
 
 class StreamvalError(Exception):
     """The root of all errors that this library raises by itself."""
+
+
+class SharedStateWarning(UserWarning):
+    """Copies of a requirement share a list, dict or set, and one of them has changed it."""
 
 
 class UsageError(StreamvalError, ValueError):

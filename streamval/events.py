@@ -113,8 +113,10 @@ class ChunkEvent(BaseEvent):
     def chunk(self) -> Chunk:
         """The chunk itself: an `AudioChunk`, where it is sound."""
         if self.audio is None:
-            return Chunk(self.text, self.chunk_index, self.start, self.end, self.separator)
-        return AudioChunk(self.audio, self.chunk_index, self.start, self.end)
+            return Chunk(
+                self.text, self.chunk_index, self.start, self.end, self.separator, self.attempt
+            )
+        return AudioChunk(self.audio, self.chunk_index, self.start, self.end, attempt=self.attempt)
 
 
 class PartialObjectEvent(BaseEvent):

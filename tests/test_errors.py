@@ -10,7 +10,7 @@ from streamval import errors
 CLASSES = [
     value
     for value in vars(errors).values()
-    if inspect.isclass(value) and issubclass(value, Exception)
+    if inspect.isclass(value) and issubclass(value, Exception) and not issubclass(value, Warning)
 ]
 
 
@@ -18,6 +18,11 @@ CLASSES = [
 def test_each_is_in_the_tree_and_in_the_drawing(error):
     assert issubclass(error, sv.StreamvalError)
     assert error.__name__ in errors.__doc__
+
+
+def test_the_warning_is_a_users_and_in_the_drawing():
+    assert issubclass(sv.SharedStateWarning, UserWarning)
+    assert "SharedStateWarning" in errors.__doc__
 
 
 @pytest.mark.parametrize(

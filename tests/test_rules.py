@@ -461,7 +461,8 @@ async def test_rule_13_the_shallow_copy_caveat_bites_and_is_documented():
             return sv.ValidationResult(True)
 
     shares = Shares()
-    await sv.Pipeline(Spoken("One."), requirements=[shares]).run("go")
+    with pytest.warns(sv.SharedStateWarning, match="copies of Shares share 'seen'"):
+        await sv.Pipeline(Spoken("One."), requirements=[shares]).run("go")
     assert shares.seen == ["One."]
     assert copy(shares).seen is shares.seen
     assert "shallow" in sv.Requirement.__doc__

@@ -34,16 +34,15 @@ CONTEXT_TOKENS = 4096
 STARTUP_SECONDS = 60.0
 
 
-_OPTIONS = frozenset(
-    """
+_NAMES = """
     max_tokens n_predict temperature dynatemp_range dynatemp_exponent top_k top_p min_p top_n_sigma
     xtc_probability xtc_threshold typical_p repeat_last_n repeat_penalty presence_penalty
     frequency_penalty dry_multiplier dry_base dry_allowed_length dry_penalty_last_n
     dry_sequence_breakers mirostat mirostat_tau mirostat_eta n_keep n_discard n_indent n_probs
     min_keep t_max_predict_ms seed stop ignore_eos samplers grammar json_schema logit_bias
     cache_prompt id_slot lora timings_per_token return_progress return_tokens post_sampling_probs
-    """.split()
-)
+"""
+_OPTIONS = frozenset(_NAMES.split())
 """What ``/completion`` takes: https://github.com/ggml-org/llama.cpp/tree/master/tools/server."""
 
 _BANNED = [[token, False] for token in (0, *range(2, 106), 255_999, 256_000)]

@@ -29,6 +29,7 @@ from streamval.types.results import Failure, Usage, ValidationResult
 from streamval.types.text import Mender, mended
 from streamval.types.thunk import GenerationMetadata
 from streamval.types.transcript import Transcript
+from streamval.validation.shared import SharedState
 from streamval.validation.verdicts import Check
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Attempt:
         self._index = index
         self._checkpoints = checkpoints
         self._judges: tuple[Requirement, ...] = ()
+        self._shared: list[SharedState] = []
         self._mender = Mender()
         self._raw: Transcript[Any] = Transcript(request.prefix or settings.nothing)
         self._length = self.released_to
@@ -119,7 +121,12 @@ class Attempt:
         )
         texts: Observable[str] = deltas.pipe(*settings.delta_operators)
         checks = texts.pipe(
-            chunk(self._recorded_chunker, index=self._index, start=len(request.prefix or "")),
+            chunk(
+                self._recorded_chunker,
+                index=self._index,
+                start=len(request.prefix or ""),
+                attempt=request.attempt,
+            ),
             validate(
                 settings.requirements,
                 backend=self._judge_backend,
@@ -214,6 +221,17 @@ class Attempt:
 
     def _on_start(self, judges: tuple[Requirement, ...]) -> None:
         self._judges = judges
+        pairs = zip(self._settings.requirements, judges, strict=True)
+        self._shared = [SharedState(original, clone) for original, clone in pairs]
+
+    def check_shared_state(self) -> None:
+        """Warn of what judging has changed in the originals, through their shallow copies.
+
+        Warns:
+            SharedStateWarning: See `SharedState`.
+        """
+        for shared in self._shared:
+            shared.warn()
 
     def _on_check(self, check: Check) -> None:
         """Emit a check, and note which requirements failed."""
@@ -271,9 +289,8 @@ class Attempt:
         if self._judges and not self.failures:
             whole = ctx.with_output(self.text, self.known)
             backend = self._judge_backend
-            self.validations = tuple(
-                await side_by_side(*(judge_whole(j, backend, whole) for j in self._judges))
-            )
+            verdicts = (judge_whole(j, backend, whole, streamed=True) for j in self._judges)
+            self.validations = tuple(await side_by_side(*verdicts))
             self.failures = tuple(
                 Failure(judge.name, _why(result), None, lane, judge.check_only)
                 for lane, (judge, result) in enumerate(

@@ -137,6 +137,7 @@ class Attempts:
             self._subscription = None
             attempt.ended()
             self.ledger.ended(loop.time() - began)
+        attempt.check_shared_state()
         return attempt
 
     def _scheduler(self, loop: asyncio.AbstractEventLoop) -> SchedulerBase | None:

@@ -157,8 +157,8 @@ class Run:
     async def chunks(self) -> AsyncGenerator[Chunk]:
         """The delivered chunks: drives the run, as ``async for`` over its events does.
 
-        With a repair that restarts, chunks of a rejected attempt have been yielded before. Watch
-        for `RetryEvent` in the events to take them back.
+        With a repair, chunks of a rejected attempt may have been yielded before. A chunk whose
+        `attempt` is higher than the one before it takes back all those from its own `index` on.
         """
         async with streamcontext(self) as events:
             async for event in events:

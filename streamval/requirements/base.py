@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -75,6 +76,11 @@ class Requirement:
     judges: type[str | bytes] | None = None
     """What it judges: text (`str`), sound (`bytes`), or either (`None`). A pipeline of the other kind
     refuses it."""
+
+    judge_whole: bool | None = None
+    """Whether a requirement that judges its chunks, and has neither a `validation_fn` nor a `validate`
+    of its own, asks a model about the whole output as well. `None`: it does, and warns. `False`: it
+    goes by its chunks, and an output that was not streamed is one chunk."""
 
     # Defaults of what `__init__` sets, for a subclass that does not call it.
     description: str | None = None
@@ -176,6 +182,13 @@ class Requirement:
             ValidatorError: If `validation_fn` returns neither a bool nor a `ValidationResult`.
         """
         if self.validation_fn is None:
+            if self.judge_whole is None and judges_chunks_only(self):
+                message = (
+                    f"{type(self).__name__} judges its chunks, and a model is asked about the whole "
+                    "output as well; write judge_whole = False in the class to go by the chunks "
+                    "alone, or True to ask without this warning"
+                )
+                warnings.warn(message, stacklevel=2)
             return await ask_judge(self, backend, ctx, format=format, model_options=model_options)
         answer = self.validation_fn(ctx)
         if inspect.isawaitable(answer):
@@ -214,6 +227,16 @@ class Requirement:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description!r})"
+
+
+def judges_chunks_only(requirement: Requirement) -> bool:
+    """Whether it judges chunks, and has nothing of its own to judge the whole output with."""
+    kind = type(requirement)
+    return (
+        requirement.validation_fn is None
+        and kind.stream_validate is not Requirement.stream_validate
+        and kind.validate is Requirement.validate
+    )
 
 
 def req(description: str, validation_fn: ValidationFn | None = None, **options: Any) -> Requirement:

@@ -43,6 +43,7 @@ class LLMaJRequirement(Requirement):
     """
 
     judges = str
+    judge_whole = True
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamval.aio.tasks import side_by_side
 from streamval.errors import ValidatorError, ValidatorTimeoutError
+from streamval.requirements.base import judges_chunks_only
 from streamval.types.results import ValidationResult
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ async def judge_whole(
     ctx: Context,
     *,
     model_options: Mapping[str, Any] | None = None,
+    streamed: bool = False,
 ) -> ValidationResult:
     """Let a requirement judge a whole output, within its `timeout`, under its `on_error`.
 
@@ -32,13 +34,17 @@ async def judge_whole(
         backend: Whom it may ask.
         ctx: The conversation, ending in the output.
         model_options: For a judge that is a model.
+        streamed: Whether it has judged all chunks, and failed none.
 
     Raises:
         Exception: What the validator raises, where its `on_error` is `"raise"`.
     """
     try:
         async with asyncio.timeout(requirement.timeout) as limit:
-            result = await requirement.validate(backend, ctx, model_options=model_options)
+            if requirement.judge_whole is False and judges_chunks_only(requirement):
+                result = await _as_its_chunks(requirement, backend, ctx, streamed=streamed)
+            else:
+                result = await requirement.validate(backend, ctx, model_options=model_options)
         if not isinstance(result, ValidationResult):
             message = (
                 f"validate of {requirement.name!r} returned {type(result).__name__}; return a "
@@ -61,6 +67,17 @@ async def judge_whole(
         error_name = f"{type(error).__name__}: {error}"
         return ValidationResult(False, reason="could not judge the whole output", error=error_name)
     return result
+
+
+async def _as_its_chunks(
+    requirement: Requirement, backend: Backend | None, ctx: Context, *, streamed: bool
+) -> ValidationResult:
+    """What the chunks said is the verdict; an output that was not streamed is one chunk."""
+    output = str(ctx.last_output() or "")
+    if streamed or not output.strip():
+        return ValidationResult(True)
+    verdict = await requirement.stream_validate(output, backend=backend, ctx=ctx)
+    return ValidationResult(verdict.success != "fail", reason=verdict.reason, score=verdict.score)
 
 
 async def judge_all(

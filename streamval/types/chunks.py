@@ -20,6 +20,7 @@ class Chunk:
         start: Offset of the first character in the attempt's raw text.
         end: Offset just past the last one, so that ``raw[start:end] == text``.
         separator: The raw text between the previous chunk and this one.
+        attempt: The attempt that wrote it, from 1.
 
     Example:
         >>> Chunk("Hello.", index=0, start=1, end=7, separator=" ").text
@@ -31,13 +32,23 @@ class Chunk:
     start: int
     end: int
     separator: str = ""
+    attempt: int = 1
 
-    def __init__(self, text: str, index: int, start: int, end: int, separator: str = "") -> None:
+    def __init__(
+        self,
+        text: str,
+        index: int,
+        start: int,
+        end: int,
+        separator: str = "",
+        attempt: int = 1,
+    ) -> None:
         _set_text(self, text)
         _set_index(self, index)
         _set_start(self, start)
         _set_end(self, end)
         _set_separator(self, separator)
+        _set_attempt(self, attempt)
 
 
-_set_text, _set_index, _set_start, _set_end, _set_separator = setters(Chunk)
+_set_text, _set_index, _set_start, _set_end, _set_separator, _set_attempt = setters(Chunk)

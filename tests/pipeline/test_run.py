@@ -158,3 +158,28 @@ async def test_cancelled_from_a_subscriber_a_source_that_never_waits_is_not_read
     assert backend.said < 5
     assert seen.count("chunk") <= 1
     assert seen[-1] == "completed"
+
+
+async def test_the_attempt_of_a_chunk_tells_what_no_longer_stands():
+    backend = sv.ScriptedBackend(["One. Two. Bad.", "Uno. Dos."])
+    calm = sv.stream_check(lambda text: "Bad" not in text, "no bad")
+    run = sv.Pipeline(backend, requirements=[calm], retry=sv.Repair()).start("go")
+    stands = []
+    async for chunk in run.chunks():
+        if stands and chunk.attempt > stands[-1].attempt:
+            del stands[chunk.index :]
+        stands.append(chunk)
+    assert [(chunk.attempt, chunk.text) for chunk in stands] == [(2, "Uno."), (2, "Dos.")]
+
+
+async def test_chunk_operators_see_the_attempt_too():
+    seen = []
+    backend = sv.ScriptedBackend(["One. Bad.", " Two."], supports_prefix=True)
+    calm = sv.stream_check(lambda text: "Bad" not in text, "no bad")
+    await sv.Pipeline(
+        backend,
+        requirements=[calm],
+        retry=sv.Repair(),
+        chunk_operators=[ops.do_action(lambda chunk: seen.append((chunk.attempt, chunk.text)))],
+    ).run("go")
+    assert seen == [(1, "One."), (2, "Two.")]

@@ -45,3 +45,66 @@ async def test_a_final_validation_that_raises_ends_the_run_and_cancels_its_peers
         await run
     assert raised.value is boom
     assert [event.type for event in events][-2:] == ["error", "completed"]
+
+
+class Chunkwise(sv.Requirement):
+    """Judges its chunks, and has nothing for the whole output."""
+
+    def stream_validate(self, chunk, *, backend, ctx):
+        return sv.PartialValidationResult("fail" if "bad" in chunk else "pass", reason="is bad")
+
+
+class ByChunks(Chunkwise):
+    judge_whole = False
+
+
+class Asks(Chunkwise):
+    judge_whole = True
+
+
+def a_judge_that_says(answer):
+    asked = []
+
+    def speak(prompt):
+        asked.append(prompt)
+        return [answer]
+
+    return asked, sv.IterableBackend(speak)
+
+
+async def test_a_requirement_that_judges_chunks_asks_a_model_at_the_end_and_says_so():
+    asked, judge = a_judge_that_says("no")
+    pipeline = sv.Pipeline(Spoken("One."), requirements=[Chunkwise("be good")])
+    with pytest.warns(UserWarning, match="write judge_whole = False"):
+        result = await sv.Pipeline(
+            Spoken("One."), requirements=pipeline.requirements, validation_backend=judge
+        ).run("go")
+    assert not result.success
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("kind", "questions", "success"), [(Asks, 1, False), (ByChunks, 0, True)])
+async def test_judge_whole_decides_whether_a_model_is_asked(kind, questions, success):
+    asked, judge = a_judge_that_says("no")  # and no warning, as it would be an error here
+    result = await sv.Pipeline(
+        Spoken("One."), requirements=[kind("be good")], validation_backend=judge
+    ).run("go")
+    assert (len(asked), result.success) == (questions, success)
+
+
+@pytest.mark.parametrize(
+    ("output", "passes"), [("all is well", True), ("a bad end", False), ("", True)]
+)
+async def test_without_a_stream_the_whole_output_is_one_chunk(output, passes):
+    m = sv.start_session(Spoken("never asked"))
+    (verdict,) = await m.avalidate(ByChunks(), output=output)
+    assert bool(verdict) is passes
+    assert verdict.reason == (None if not output else "is bad")
+
+
+async def test_a_function_for_the_whole_output_goes_first():
+    class Both(ByChunks):
+        def __init__(self):
+            super().__init__("both", lambda ctx: False)
+
+    assert not (await sv.Pipeline(Spoken("One."), requirements=[Both()]).run("go")).success
