@@ -57,6 +57,7 @@ _MARKER_ALONE = re.compile(rf"\s*({_MARKER})")
 _LINE_START = re.compile(r"[^\S\n]*(?:\S{1,12}\s|\n|\S{12})")
 _ITEM = re.compile(r"[^\S\n]*(?:[-*+•⁃‣◦]|\d{1,3}[.)]|#{1,6})\s|[^\S\n]*(?:\||```|~~~|\n)")
 _OWN_LINE = re.compile(r"[^\S\n]*(?:#{1,6}\s|\||```|~~~)")
+_BEGINS = re.compile(r"""\s+["'“‘«„(\[]*(\w)""")
 _PAIRS = dict(zip("([{“«„「『（《", ")]}”»“」』）》", strict=True))
 _QUOTES = re.compile(r"""[(\[{“«„「『（《)\]}”»」』）》"]""")
 
@@ -200,7 +201,9 @@ class SentenceChunker(PendingChunker):
             return None
         begin = max(end - CONTEXT, 0)
         shown = text[begin:known]
-        return end if _ends_sentence(self._lang, shown, end - begin) else None
+        # "(It rained.) She stayed.", which the engine takes for one.
+        alone = not begin and _is_bracketed(text, end) and _begins_sentence(text, end)
+        return end if alone or _ends_sentence(self._lang, shown, end - begin) else None
 
     def _forget(self) -> None:
         """Drop what no later decision can ask for."""
@@ -227,6 +230,25 @@ def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
         if end > at:
             return False
     return False
+
+
+def _is_bracketed(text: str, end: int) -> bool:
+    """Whether the text up to there is a sentence in brackets, and nothing else."""
+    opened = len(text) - len(text.lstrip())
+    closer = {"(": ")", "[": "]"}.get(text[opened : opened + 1])
+    if closer is None or text[end - 1] != closer or text[end - 2] not in ".!?…":
+        return False
+    opener, depth = text[opened], 0
+    for at in range(opened, end):
+        depth += (text[at] == opener) - (text[at] == closer)
+        if not depth and at < end - 1:
+            return False
+    return depth == 0 and re.search(r"\w{3}", text[opened:end]) is not None
+
+
+def _begins_sentence(text: str, at: int) -> bool:
+    word = _BEGINS.match(text, at)
+    return word is not None and not word[1].islower()
 
 
 def _language(text: str) -> str:

@@ -58,6 +58,7 @@ class Call:
         if complaint is not None:
             message = f"the input is no {contract.input.name}: {complaint}"
             raise InputTypeError(message)
+        contract.backend_for(self.owner).check_options(contract.options(self._others))
         began = time.perf_counter()
         try:
             await self._check_pre()
@@ -174,7 +175,7 @@ class Call:
         prompt = question.asked(errors)
         if contract.verbose:
             logger.info("%s asks: %s", type(self.owner).__name__, prompt)
-        run = pipeline.start(prompt)
+        run = pipeline.start(prompt, **contract.options(self._others))
         run.subscribe(self._relay(stage))
         try:
             result = await run

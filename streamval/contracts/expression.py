@@ -11,6 +11,7 @@ from reactivex.disposable import Disposable
 from streamval.aio.blocking import call, wait_for
 from streamval.contracts.call import Call
 from streamval.contracts.perf import PerfStats
+from streamval.contracts.terms import as_json
 from streamval.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class LLMDataModel(BaseModel):
     """
 
     def __str__(self) -> str:
-        return self.model_dump_json()
+        return as_json(self)
 
 
 class Expression:
@@ -88,13 +89,14 @@ class Expression:
         Args:
             *args: The input, as the first.
             **kwargs: The input under the name of `forward`'s first parameter, or as `input`;
-                the others are handed to `act` and `forward` as they are.
+                the others are handed to `act` and `forward`, whichever takes them. What neither
+                takes goes to the model: `temperature`, `seed`, `max_tokens`, …
 
         Returns:
             What `forward` returns.
 
         Raises:
-            UsageError: If there is no input, or an unknown argument.
+            UsageError: If there is no input.
             InputTypeError: If the input is of another type.
             OutputTypeError: If `forward` returns another type than it says (unless graceful).
             Exception: What `forward` raises.

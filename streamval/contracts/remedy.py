@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel
-from pydantic_core import to_json
 from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random
 
+from streamval.contracts.terms import as_json
 from streamval.pipeline.repair import Repair
-from streamval.types.components import fill_in
 from streamval.types.context import Message
 
 if TYPE_CHECKING:
@@ -39,6 +39,17 @@ JSON:
 """
 
 
+_NAME = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+def _filled_in(prompt: str, given: object) -> str:
+    """The prompt with the input's fields in place of their names; other braces stay as they are."""
+    if not isinstance(given, BaseModel):
+        return prompt
+    values = {name: str(value) for name, value in given}
+    return _NAME.sub(lambda found: values.get(found[1], found[0]), prompt)
+
+
 class Question(NamedTuple):
     """What the model is asked."""
 
@@ -49,9 +60,7 @@ class Question(NamedTuple):
 
     def asked(self, errors: Sequence[str]) -> str:
         """The prompt, given what was wrong so far."""
-        prompt = self.prompt
-        if "{{" in prompt and isinstance(self.input, BaseModel):
-            prompt = fill_in(prompt, dict(self.input))
+        prompt = _filled_in(self.prompt, self.input)
         complaint = "".join(f"\n- {error}" for error in errors)
         if complaint and self.stage == "pre":
             complaint = f"\nThe input above is not acceptable. Mend it:{complaint}\n"
@@ -59,7 +68,7 @@ class Question(NamedTuple):
             complaint = f"\nAn earlier answer was not acceptable:{complaint}\n"
         return _PROMPT.format(
             prompt=prompt,
-            input=to_json(self.input, fallback=repr).decode(),
+            input=as_json(self.input),
             task="Answer with" if self.stage == "output" else "Answer with a better input,",
             schema=json.dumps(self.schema.json_schema, ensure_ascii=False),
             errors=complaint,

@@ -15,6 +15,7 @@ from typing import (
 )
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic_core import to_json
 
 from streamval.backends.default import as_backend
 from streamval.errors import UsageError
@@ -22,7 +23,7 @@ from streamval.structured.places import complaint_of, name_of
 from streamval.structured.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from streamval.backends.base import Backend
     from streamval.contracts.perf import PerfStats
@@ -48,6 +49,23 @@ class Stages(NamedTuple):
     pre: Callable[..., Any] | None
     act: Callable[..., Any] | None
     post: Callable[..., Any] | None
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON; what JSON cannot say, as Python shows it.
+
+    Example:
+        >>> as_json({"n": 1, "what": object})
+        '{"n":1,"what":"<class \'object\'>"}'
+        >>> round_ = []
+        >>> round_.append(round_)
+        >>> as_json(round_)
+        '[[...]]'
+    """
+    try:
+        return to_json(value, fallback=repr).decode()
+    except ValueError:  # a cycle, or bytes that are no UTF-8
+        return repr(value)
 
 
 class Typed(Generic[T]):
@@ -151,17 +169,21 @@ class Contract:
             if isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
                 message = f"{cls.__name__}.{name} must be a plain method, with self"
                 raise UsageError(message)
-        self.parameter, input_type, output_type = _types_of(cls.forward, cls)
-        self.input: Typed[Any] = Typed(input_type)
-        self.output: Typed[Any] = Typed(output_type)
         self.stages = Stages(
             pre=getattr(cls, "pre", None),
             act=getattr(cls, "act", None),
             post=getattr(cls, "post", None),
         )
+        methods = [method for method in (self.stages.pre, self.stages.act) if method is not None]
+        forward = _types_of(cls.forward, cls)
+        # `forward` may name what `act` makes of the input, so the two before it are asked first.
+        known = [_types_of(method, cls) for method in methods] + [forward]
+        self.parameter = forward.parameter
+        self.input: Typed[Any] = Typed(_input_type(known, cls))
+        self.output: Typed[Any] = Typed(_returned(cls.forward, forward, cls))
         self.act_output: Typed[Any] | None = None
-        if self.stages.act is not None:
-            self.act_output = Typed(_types_of(self.stages.act, cls)[2])
+        if (act := self.stages.act) is not None:
+            self.act_output = Typed(_returned(act, _types_of(act, cls), cls))
 
     def of(self, cls: type[Any]) -> Contract:
         """The contract of a class that inherits from the contracted one: the same terms."""
@@ -180,14 +202,14 @@ class Contract:
             self._made_backend = as_backend(self._backend)
         return self._made_backend
 
-    def _known(self, others: dict[str, Any]) -> dict[str, Any]:
-        """The other arguments, if `act` or `forward` takes each of them."""
+    def options(self, others: Mapping[str, Any]) -> dict[str, Any]:
+        """Of the other arguments, those that neither `act` nor `forward` takes: the engine's."""
         takers = [self.forward] + ([self.stages.act] if self.stages.act else [])
-        for name in others:
-            if not any(_takes(method, name) for method in takers):
-                message = f"neither act nor forward takes an argument {name!r}"
-                raise UsageError(message)
-        return others
+        return {
+            name: value
+            for name, value in others.items()
+            if not any(_takes(method, name) for method in takers)
+        }
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The input, wherever it was given, and the other arguments."""
@@ -198,10 +220,10 @@ class Contract:
             if self.parameter in kwargs:
                 message = f"the input was given twice, by position and as {self.parameter!r}"
                 raise UsageError(message)
-            return args[0], self._known(kwargs)
+            return args[0], kwargs
         for name in (self.parameter, "input"):
             if name in kwargs:
-                return kwargs.pop(name), self._known(kwargs)
+                return kwargs.pop(name), kwargs
         message = f"there is no input: give it first, or as {self.parameter}= or input="
         raise UsageError(message)
 
@@ -213,8 +235,19 @@ def _takes(method: Callable[..., Any], name: str) -> bool:
     )
 
 
-def _types_of(method: Callable[..., Any], cls: type) -> tuple[str, Any, Any]:
-    """The name of a method's first parameter, its type, and the type that it returns."""
+class _Types(NamedTuple):
+    """What a method says of its types.
+
+    Attributes:
+        parameter: The name of its first parameter.
+        hints: Its annotations.
+    """
+
+    parameter: str
+    hints: Mapping[str, Any]
+
+
+def _types_of(method: Callable[..., Any], cls: type) -> _Types:
     where = f"{cls.__name__}.{method.__name__}"
     parameters = list(inspect.signature(method).parameters.values())[1:]
     if not parameters or parameters[0].kind not in (
@@ -228,9 +261,23 @@ def _types_of(method: Callable[..., Any], cls: type) -> tuple[str, Any, Any]:
     except NameError as error:
         message = f"{where} has a type that is not known here: {error}"
         raise UsageError(message) from None
-    name = parameters[0].name
-    for missing in {name, "return"} - set(hints):
-        what = "a return type" if missing == "return" else f"a type for {missing!r}"
-        message = f"{where} needs {what}: it says what the model is asked for"
+    return _Types(parameters[0].name, hints)
+
+
+def _input_type(methods: list[_Types], cls: type) -> Any:
+    """The type that the first of the methods to name one gives the input."""
+    for parameter, hints in methods:
+        if parameter in hints:
+            return hints[parameter]
+    message = (
+        f"{cls.__name__} needs a type for its input: annotate the first parameter of pre, act or "
+        "forward"
+    )
+    raise UsageError(message)
+
+
+def _returned(method: Callable[..., Any], types: _Types, cls: type) -> Any:
+    if "return" not in types.hints:
+        message = f"{cls.__name__}.{method.__name__} needs a return type: it says what is asked for"
         raise UsageError(message)
-    return name, hints[name], hints["return"]
+    return types.hints["return"]

@@ -101,7 +101,7 @@ class Generative(Generic[R]):
 
     def __call__(
         self,
-        m: Session,
+        m: Session | None = None,
         /,
         *,
         requirements: Sequence[Requirement | str] | None = None,
@@ -113,7 +113,8 @@ class Generative(Generic[R]):
         """Call the function.
 
         Args:
-            m: Who writes it.
+            m: Who writes it: the first argument, or by the name `m` where the function has no
+                parameter of that name.
             requirements: Who judges the result: its text, or its JSON if it is no string. They
                 judge it at its end.
             precondition_requirements: Who judges the arguments, before anything is generated: the
@@ -132,6 +133,8 @@ class Generative(Generic[R]):
             PreconditionException: If a precondition fails; its `validation` says why.
             OutputTypeError: If what the model wrote never became the return type.
         """
+        if m is None and "m" not in self._signature.parameters:
+            m = arguments.pop("m", None)
         if not isinstance(m, Session):
             message = f"call it with a session first: {self.__name__}(start_session(), …)"
             raise UsageError(message)

@@ -74,13 +74,21 @@ class Component(Protocol):
         """Its text, or the template that gives it."""
 
 
+class Described(Protocol):
+    """What an instruction reads of a requirement."""
+
+    description: str | None
+    check_only: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """A task, with what its result has to meet.
 
     Attributes:
         description: The task.
-        requirements: The requirements as the model reads them.
+        requirements: The requirements as the model reads them: strings, or objects with a
+            `description`. Those without one, and those that are `check_only`, are left out.
         user_variables: What to fill in for ``{{name}}`` in both. `None`: braces stay as they are.
 
     Raises:
@@ -95,7 +103,7 @@ class Instruction:
     """
 
     description: str
-    requirements: Sequence[str] = field(default=())
+    requirements: Sequence[str | Described] = field(default=())
     user_variables: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -105,7 +113,8 @@ class Instruction:
 
     def parts(self) -> Sequence[Component | CBlock]:
         """The description and the requirements, filled in."""
-        return [CBlock(self._filled_in(text)) for text in (self.description, *self.requirements)]
+        wanted = [words for item in self.requirements if (words := _words_of(item))]
+        return [CBlock(self._filled_in(text)) for text in (self.description, *wanted)]
 
     def format_for_llm(self) -> TemplateRepresentation:
         """The task stands last, so that a base model, which only continues text, goes on from it."""
@@ -119,6 +128,16 @@ class Instruction:
 
     def _filled_in(self, text: str) -> str:
         return text if self.user_variables is None else fill_in(text, self.user_variables)
+
+
+def _words_of(requirement: str | Described) -> str | None:
+    """A requirement as a prompt says it; `None` for one that it must not say."""
+    if isinstance(requirement, (str, CBlock)):
+        return str(requirement)
+    if not hasattr(requirement, "description"):
+        message = f"an instruction's requirements are strings or Requirements, not {requirement!r}"
+        raise UsageError(message)
+    return None if getattr(requirement, "check_only", False) else requirement.description
 
 
 def render(part: Component | CBlock | str) -> str:

@@ -66,6 +66,24 @@ def test_a_quotation_keeps_its_sentences_together():
     assert sentences(text) == ['She said, "It is late. We must go."', "Then she left."]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(It rained.) She stayed.", ["(It rained.)", "She stayed."]),
+        ("(It rained. It poured!) She stayed.", ["(It rained. It poured!)", "She stayed."]),
+        ("[He laughs.] What now?", ["[He laughs.]", "What now?"]),
+        ('(Yes!) "So he said."', ["(Yes!)", '"So he said."']),
+        ("(Это дом.) Он большой.", ["(Это дом.)", "Он большой."]),
+        ("(It rained.) she stayed.", ["(It rained.) she stayed."]),
+        ("(1.) First thing.", ["(1.) First thing."]),
+        ("It was (so they say.) Over.", ["It was (so they say.) Over."]),
+        ("(He said (no.) and left.) Then.", ["(He said (no.) and left.)", "Then."]),
+    ],
+)
+def test_a_sentence_in_brackets(text, expected):
+    assert sentences(text) == expected
+
+
 def test_an_unclosed_quotation_keeps_them_only_for_a_bounded_stretch():
     text = '"It is late. ' + "We must go on and on. " * 20
     assert len(sentences(text)) > 10

@@ -238,3 +238,18 @@ async def test_a_result_that_passed_is_not_judged_again():
 
     sv.contract(backend=Spoken('{"value": ["a"]}'))(Upper)
     assert await Upper().acall(1) == ["A"]
+
+
+@pytest.mark.parametrize(("said", "successful"), [('{"value": null}', True), ("no JSON", False)])
+def test_a_result_of_none_is_told_from_a_failure(said, successful):
+    class Maybe(Expression):
+        prompt = "Name one, if there is one."
+
+        def forward(self, given: int) -> str | None:
+            return self.contract_result if self.contract_successful else "fell back"
+
+    contract(backend=says(said), post_remedy=False)(Maybe)
+    expression = Maybe()
+    assert expression(1) == (None if successful else "fell back")
+    assert expression.contract_successful is successful
+    assert expression.contract_result is None

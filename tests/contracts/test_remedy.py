@@ -72,3 +72,17 @@ def test_the_last_remedy_is_judged():
     expression(Q)
     assert judged == ["a", "b", "c"]
     assert not expression.contract_successful
+
+
+def test_braces_that_no_field_fills_stay_as_they_are():
+    class Braces(Expression):
+        prompt = 'For {{ text }} write {{name}}, {% if x %}, {"a": {}} and {{text|upper}}.'
+
+        def forward(self, question: Question) -> Answer:
+            return self.contract_result
+
+    backend = says(answer("Ann"))
+    contract(backend=backend)(Braces)
+    Braces()(Question(text="{{limit}}"))  # and what is filled in is no template
+    asked = backend.requests[0].messages[0].content
+    assert 'For {{limit}} write {{name}}, {% if x %}, {"a": {}} and {{text|upper}}.' in asked

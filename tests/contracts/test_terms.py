@@ -1,6 +1,7 @@
 """Tests of `streamval.contracts.terms`."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,7 @@ def test_what_a_class_lacks_is_said_when_it_is_defined():
     cases = {
         NoPrompt: "needs a prompt",
         NoReturn: "forward needs a return type",
-        NoType: "needs a type for 'n'",
+        NoType: "needs a type for its input",
         NoInput: "needs a parameter",
         NoActType: "act needs a return type",
         int: "class of Expression",
@@ -131,9 +132,76 @@ def test_partial_retry_params_are_filled_up():
     assert expression(Q).text == "Ann"
 
 
-def test_an_argument_that_nobody_takes_is_refused():
-    with pytest.raises(UsageError, match="'typo'"):
-        Inner()(1, typo=3)
+def test_an_argument_that_nobody_takes_goes_to_the_model():
+    expression = Inner(backend=says('{"value": 3}'))
+    expression(1, temperature=0.0, seed=7)
+    assert dict(expression.backend.requests[0].options) == {"temperature": 0.0, "seed": 7}
+
+
+def test_a_misspelt_one_is_refused_where_the_model_knows_its_options():
+    speaking = sv.OpenAIBackend("x", base_url="http://127.0.0.1:9")
+    with pytest.raises(UsageError, match="did you mean 'temperature'"):
+        Inner(backend=speaking)(1, temprature=0.0)
+
+
+class Named(LLMDataModel):
+    name: str
+
+
+class Loud(LLMDataModel):
+    shout: str
+
+
+@pytest.mark.parametrize("forward_type", [Named, Loud, None], ids=["input's", "act's", "none"])
+@pytest.mark.parametrize("who_names_it", ["pre", "act"])
+def test_forward_may_name_the_type_of_the_input_of_act_or_none(forward_type, who_names_it):
+    class Greets(Expression):
+        prompt = "Greet."
+
+        def pre(self, given):
+            assert isinstance(given, Named)
+
+        def act(self, given) -> Loud:
+            return Loud(shout=given.name.upper())
+
+        def forward(self, given) -> str:
+            return f"{self.contract_result} {given.shout}"
+
+    getattr(Greets, who_names_it).__annotations__["given"] = Named
+    if forward_type is not None:
+        Greets.forward.__annotations__["given"] = forward_type
+    contract(backend=says('{"value": "Hello"}'))(Greets)
+    assert Greets()(Named(name="Ann")) == "Hello ANN"
+    with pytest.raises(InputTypeError, match="the input is no Named"):
+        Greets()(Loud(shout="ANN"))
+
+
+def test_what_json_cannot_say_is_shown_as_python_shows_it():
+    class Anything(LLMDataModel):
+        model_config = {"arbitrary_types_allowed": True}
+        it: Any = None
+
+    around = Anything()
+    around.it = [around]
+    assert str(Anything(it=b"\xff\x00")) == repr(Anything(it=b"\xff\x00"))
+    assert str(Anything(it=b"ok")) == '{"it":"ok"}'
+    assert str(Anything(it={1, 2}))
+    assert "object" in str(Anything(it=object()))
+    assert "..." in str(around)
+    assert str(Anything(it=float("nan"))) in ('{"it":null}', '{"it":NaN}')
+
+
+def test_an_input_that_json_cannot_say_is_asked_about_all_the_same():
+    class Around(Expression):
+        prompt = "Go."
+
+        def forward(self, given: list[Any]) -> str:
+            return self.contract_result
+
+    contract(backend=says('{"value": "went"}'))(Around)
+    given = []
+    given.append(given)
+    assert Around()(given) == "went"
 
 
 @pytest.mark.parametrize("tries", ["3", 1.5])

@@ -162,3 +162,38 @@ async def test_those_of_a_generative_function_judge_the_result():
     m = sv.start_session(Spoken('{"result": "abc"}'))
     strategy = sv.RejectionSamplingStrategy(requirements=[three])
     assert await letter(m, name="x", strategy=strategy) == "abc"
+
+
+def test_the_session_may_be_given_by_name():
+    @sv.generative
+    def mood(text: str) -> str:
+        """The mood."""
+
+    @sv.generative
+    def letters(m: str) -> str:
+        """Its letters."""
+
+    assert mood(m=says("glad"), text="hello") == "glad"
+    assert letters(says("abc"), m="cab") == "abc"
+    with pytest.raises(UsageError, match="with a session first"):
+        letters(m="cab")
+
+
+async def test_preconditions_are_asked_where_the_generation_goes():
+    m = says("glad")
+
+    @sv.generative
+    async def mood(text: str) -> str:
+        """The mood."""
+
+    asked = []
+
+    class Looks(sv.Requirement):
+        async def validate(self, backend, ctx, **_):
+            asked.append(dict(backend.options))
+            return sv.ValidationResult(True)
+
+    await mood(
+        m, text="x", precondition_requirements=[Looks()], model_options={"api_base": "http://there"}
+    )
+    assert asked == [{"api_base": "http://there"}]

@@ -79,3 +79,12 @@ async def test_a_template_that_raises_is_wrong_use(template, variables, message)
 def test_a_block_holds_a_string():
     with pytest.raises(UsageError, match="not int"):
         sv.CBlock(5)  # type: ignore[arg-type]
+
+
+def test_an_instruction_takes_requirements_as_they_are():
+    wanted = [sv.req("Be {{how}}."), sv.check("No elephants."), "Be brief.", sv.Requirement()]
+    assert render(sv.Instruction("Write.", wanted, {"how": "kind"})) == (
+        "(The answer has to meet these requirements:\n- Be kind.\n- Be brief.)\n\nWrite."
+    )
+    with pytest.raises(UsageError, match="are strings or Requirements, not 5"):
+        render(sv.Instruction("Write.", [5]))
