@@ -90,6 +90,11 @@ class PendingChunker(ABC):
         self._start = 0
         self._index = 0
 
+    @property
+    def max_chars(self) -> int | None:
+        """The length at which a chunk is cut, wherever that is; `None` for none."""
+        return self._max_chars
+
     @abstractmethod
     def advance(self, delta: str) -> list[Chunk]:
         """Take a piece of text of any size; return the chunks it completes."""

@@ -129,4 +129,6 @@ def _grain(chunking: Chunking) -> int | None:
 
 def _grain_of(chunking: object) -> int | None:
     grain = getattr(chunking, "grain", None)
-    return grain if isinstance(grain, int) else None
+    # One with a limit cuts wherever it is reached.
+    limited = isinstance(getattr(chunking, "max_chars", None), int)
+    return grain if isinstance(grain, int) and not limited else None

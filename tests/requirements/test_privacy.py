@@ -55,7 +55,7 @@ async def test_odd_links_are_links(link):
 
 
 @pytest.mark.parametrize("make", [sv.no_personal_data, lambda: sv.allowed_hosts(["a.org"])])
-@pytest.mark.parametrize("unit", ["deadbeef", "a1b2", "1", "a.", "x-"])
+@pytest.mark.parametrize("unit", ["deadbeef", "a1b2", "1", "a.", "x-", "001-", "ab12", "7-"])
 async def test_a_word_of_any_length_is_read_once(make, unit):
     """Read again for each character, it would take ten minutes: the test would time out."""
     text = "data " + unit * (80_000 // len(unit)) + " and more" * 20
@@ -79,9 +79,9 @@ TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
 @pytest.mark.parametrize(
     ("requirement", "leak", "reason"),
     [
-        (sv.no_secrets, KEY, "an AWS Access Key"),
-        (sv.no_secrets, TOKEN, "a GitHub Token"),
-        (sv.no_secrets, "-----BEGIN RSA PRIVATE KEY----- MIIE", "a Private Key"),
+        (sv.no_secrets, KEY, "a secret (aws access token)"),
+        (sv.no_secrets, TOKEN, "a secret (github pat)"),
+        (sv.no_secrets, "-----BEGIN RSA PRIVATE KEY----- MIIE", "a secret (private key)"),
         (sv.no_personal_data, "ann@example.org", "an e-mail address"),
         (sv.no_personal_data, CARD, "a payment card number"),
         (sv.no_personal_data, IBAN, "an IBAN"),
@@ -96,10 +96,43 @@ async def test_nothing_of_a_leak_is_delivered(requirement, leak, reason, chunkin
     assert not await on_the_whole(requirement(), text)
 
 
+NUMBERS = [
+    *("+1 (202) 456-1414", "+1 202 - 456 - 1414", "+49 30 / 901820", "+44 (0) 20 7946 0018"),
+    *("0049 30 901820", "+1 – 202 – 456 – 1414", "(+49) 30 90 18 20", "+１ ２０２ ４５６ １４１４"),
+    *("4111.1111.1111.1111", "4111 – 1111 – 1111 – 1111", "４１１１ １１１１ １１１１ １１１１"),
+    *("4111 · 1111 · 1111 · 1111", "4111\u200b1111\u200b1111\u200b1111", "٤١١١ ١١١١ ١١١١ ١١١١"),
+    *("**4111** **1111** **1111** **1111**", "4111\u00a01111\u00a01111\u00a01111"),
+    *("de89 3704 0044 0532 0130 00", "De89-3704-0044-0532-0130-00", "gb82west12345698765432"),
+]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("chunking", [None, "word", "sentence"])
+@pytest.mark.parametrize("number", NUMBERS)
+async def test_nothing_of_a_number_is_delivered_however_it_is_written(number, chunking, size):
+    text = f"Yes, it is: {number} and that is all. Bye now."
+    requirement = sv.no_personal_data()
+    delivered, _, _ = await failing(requirement, text, chunking=chunking, size=size)
+    assert "Yes, it is:".startswith(delivered.strip())
+    assert not await on_the_whole(requirement, text)
+
+
+@pytest.mark.parametrize("chunking", ["word", sv.chunkers.SentenceChunker(max_chars=20)])
+async def test_a_key_that_a_limit_cuts_in_two_is_found_in_time(chunking):
+    text = f"Here is the whole of it: {TOKEN} and more of it. Bye."
+    delivered, _, _ = await failing(sv.no_secrets(), text, chunking=chunking)
+    assert "ghp" not in delivered
+
+
 @pytest.mark.parametrize("chunking", [None, "word", "sentence"])
 @pytest.mark.parametrize(
     "text",
     [
+        "Between 1990 and 2024 (34 years) it grew by 12 - 15 %, from 3.5 to 12.75 million.",
+        "Add 1 + 2 + 3 + (4) = 10, or 10 / 2 - 3 * 4. In 2024 the quick brown fox jumped.",
+        "Id 550e8400-e29b-41d4-a716-446655440000, at 12:30:45 on 2024-01-31 from 192.168.100.200.",
+        "Use the placeholder ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx for now. Thank you.",
+        "It is supercalifragilisticexpialidocious, https://example.org/some/long/path-to-it?x=1.",
         "In 2024 there were 15 of them, at 4111 1111 1111 1112 metres.",
         "Version 3.12.1, commit 9f86d081884c7d65. Write to us at once.",
         "The answer is 42",
