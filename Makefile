@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint format typecheck bench bench-local notebooks clean
+.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-local notebooks clean
+SECONDS ?= 60
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -19,6 +20,9 @@ test: $(VENV)/.dev ## Run every test: unit, property, chaos, notebooks, and the 
 
 test-fast: $(VENV)/.dev ## The same without the embedded model, the notebooks and the chaos test
 	$(BIN)/python -X dev -m pytest -n auto -m "not local_model and not slow"
+
+fuzz: $(VENV)/.dev ## Try random types, documents, texts and slices for SECONDS=60
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 lint: $(VENV)/.dev shipped ## Lint, check the formatting, and that imports go one way
 	$(BIN)/ruff check

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from markdown_it import MarkdownIt
 
 from streamval.chunkers.base import PendingChunker
+from streamval.types.text import without_halves
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -99,7 +100,7 @@ _PARSER = _parser()
 def _blocks(text: str) -> list[Token]:
     """The tokens that open a top-level block, each with the lines it spans."""
     # A carriage return of its own is a line break to the parser, whitespace to us.
-    lines = re.sub(r"\r(?!\n)", " ", text)
+    lines = re.sub(r"\r(?!\n)", " ", without_halves(text))
     return [t for t in _PARSER.parse(lines) if t.level == 0 and t.nesting >= 0 and t.map]
 
 

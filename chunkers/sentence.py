@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import sentencex
 
 from streamval.chunkers.base import PendingChunker
+from streamval.types.text import without_halves
 
 if TYPE_CHECKING:
     from streamval.types.chunks import Chunk
@@ -223,6 +224,7 @@ def _next_candidate(text: str, start: int) -> re.Match[str] | None:
 def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
     """Whether the engine ends a sentence there, whitespace after it left out."""
     end = 0
+    text = without_halves(text)  # a pipeline has joined or replaced them before
     for sentence in sentencex.segment(lang or _language(text), text):
         if end + len(sentence.rstrip()) == at:
             return True

@@ -84,4 +84,5 @@ def keys_of(name: str, known: FieldInfo, config: ConfigDict) -> set[str]:
     if not isinstance(alias, str):
         return {name}
     by_name = config.get("populate_by_name") or config.get("validate_by_name")
-    return {alias, name} if by_name else {alias}
+    by_alias = config.get("validate_by_alias", True)
+    return ({alias} if by_alias else set()) | ({name} if by_name else set())

@@ -54,5 +54,5 @@ def complaint_of(error: Exception) -> str:
     """What the parser complains of, without the text around it that it shows in further lines."""
     said = str(error)
     if said.startswith(("b'", 'b"')):  # ijson, where that text is cut in the middle of a character
-        said = said[2:].split("\\n", maxsplit=1)[0]
+        said = said[2:].split("\\n", maxsplit=1)[0].replace("\\'", "'")
     return said.splitlines()[0].strip(" .")

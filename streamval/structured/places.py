@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["object", "array", "string", "other"]
 
 _ANY: frozenset[Kind] = frozenset({"object", "array", "string", "other"})
+_SCALAR_TYPES = (str, int, float, bool, type(None))
 _SCALARS: frozenset[Kind] = frozenset({"string", "other"})
 _OBJECT: frozenset[Kind] = frozenset({"object"})
 _ARRAY: frozenset[Kind] = frozenset({"array"})
@@ -220,7 +221,8 @@ class _Alternative:
         if issubclass(origin, BaseModel):
             return _ANY if is_opaque(origin) else _OBJECT
         if issubclass(origin, Enum):
-            return _SCALARS
+            plain = all(isinstance(one.value, _SCALAR_TYPES) for one in origin)
+            return _SCALARS if plain else _ANY
         return _KINDS.get(origin, _ANY)
 
     @cached_property
@@ -309,8 +311,10 @@ class _Alternative:
     def _field(self, key: str) -> _Type | None:
         model = self._origin
         for name, known in model.model_fields.items():
-            if key in keys_of(name, known, model.model_config):
-                if has_validators(model, name):
+            keys = keys_of(name, known, model.model_config)
+            if key in keys:
+                # Under the name it counts only where nothing stands under the alias.
+                if has_validators(model, name) or (len(keys) > 1 and key == name):
                     return None
                 return _Type(known.annotation, tuple(known.metadata), model.model_config)
         if model.model_config.get("extra") == "forbid":

@@ -22,6 +22,7 @@ from streamval.structured.lexemes import (
     ends_escaping,
     with_small_exponents,
 )
+from streamval.structured.opening import Opening, unfenced
 from streamval.structured.reading import Frame, JSONEvent, OpenString, Reading
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class JSONReader:
 
     The text before it (a preamble, the opening of a code fence) and after it is skipped. A bracket
     in the text before it that begins no JSON is not mistaken for it. Only the first object or
-    array is read.
+    array is read. Where the text, or what is in its code fence, begins with an object or array, that
+    is the JSON, whatever `root` says; where it is a string, there is none.
 
     Whole pieces go to the parser. Only where something has completed, a regular expression finds
     its place.
@@ -73,6 +75,7 @@ class JSONReader:
         self.ended_at: int | None = None
         self.error: str | None = None
         self.root = root
+        self._opening: Opening | None = Opening()
         self._at = 0
         self._before = ""
         self._frames: list[Frame] = []
@@ -92,10 +95,12 @@ class JSONReader:
         """Take the next piece of text; return what completes in it, in order."""
         events: list[JSONEvent] = []
         while text:
-            if self.ended_at is not None or self.error is not None:
+            if self._opening is not None:
+                text = self._open(self._opening, text)
+            elif self.ended_at is not None or self.error is not None:
                 self._at += len(text)
                 break
-            if self._parser is None:
+            elif self._parser is None:
                 text = self._look_for_it(text)
             elif self.began_at is not None:
                 text = self._read(text, events)
@@ -118,13 +123,14 @@ class JSONReader:
     @property
     def open_string(self) -> OpenString | None:
         """A string value that has begun and not ended, or `None`."""
-        if self._string is None or self.began_at is None or self._is_key():
+        if self._string is None or self.began_at is None or self.error or self._is_key():
             return None
         return self._string
 
     def __copy__(self) -> JSONReader:
         twin: JSONReader = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
+        twin._opening = copy(self._opening)
         twin._frames = [copy(frame) for frame in self._frames]
         twin._candidate = list(self._candidate)
         twin._held = list(self._held)
@@ -147,6 +153,16 @@ class JSONReader:
         if text:
             self._parser.send(_encoded(text))
             del self._found[:]
+
+    def _open(self, opening: Opening, text: str) -> str:
+        """Find out what the text begins with; returns what of it is to be read."""
+        known = opening.feed(text)
+        if known is None or opening.kind == "string":
+            return ""
+        self._opening, self._at = None, opening.at
+        if opening.kind == "json":
+            self._start_parser()
+        return known
 
     def _look_for_it(self, text: str) -> str:
         """Skip to the next bracket that may begin it; returns the text from there on."""
@@ -301,17 +317,23 @@ def json_in(text: str, root: Root | None = None) -> str:
         >>> json_in('Here you are: {"n": 1}. Anything else?')
         '{"n": 1}'
     """
-    opener = OPENERS[root].search(text)
-    if opener is not None:  # mostly the first bracket begins it, and Python's own parser is quick
-        try:
-            _, end = _DECODER.raw_decode(text, opener.start())
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return text[opener.start() : end]
-    reader = JSONReader(root=root)
-    reader.feed(text)
-    return text[reader.began_at : reader.ended_at].strip()
+    opening = Opening()
+    opening.feed(text)
+    if opening.is_string:
+        return unfenced(text)
+    begins = opening.at
+    if opening.kind != "json":
+        opener = OPENERS[root].search(text)
+        if opener is None:
+            return unfenced(text)
+        begins = opener.start()
+    try:  # mostly the first bracket begins it, and Python's own parser is quick
+        _, end = _DECODER.raw_decode(text, begins)
+    except (ValueError, RecursionError):
+        reader = JSONReader(root=root)
+        reader.feed(text)
+        return unfenced(text[reader.began_at : reader.ended_at])
+    return text[begins:end]
 
 
 def _no_constant(name: str) -> None:

@@ -16,6 +16,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import to_json
 
 from streamval.errors import UsageError
+from streamval.structured.opening import unfenced
 from streamval.structured.places import ImpossibleError, Place, complaint_of, name_of
 from streamval.structured.reader import JSONReader, json_in
 from streamval.structured.reading import path_of
@@ -74,7 +75,7 @@ class Schema(Generic[T]):
         Raises:
             ValidationError: If there is none (pydantic's).
         """
-        found = text.strip() if self.is_scalar else json_in(text, self.root)
+        found = unfenced(text) if self.is_scalar else json_in(text, self.root)
         return self.adapter.validate_json(found)
 
     def parse_or_none(self, text: str) -> T | None:

@@ -29,6 +29,18 @@ def mended(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def without_halves(text: str) -> str:
+    """The text with each half of a surrogate pair replaced, one for one, so that offsets stay.
+
+    For a library that cannot take halves, and is only asked where something is.
+
+    Example:
+        >>> without_halves("a\\ud83d") == "a\ufffd"
+        True
+    """
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
 class Mender:
     """`mended` for a stream: a half at the end of a delta waits for the next one.
 

@@ -1,6 +1,7 @@
 """The laws that every chunker keeps, over adversarial text."""
 
 import copy
+import random
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,6 +17,7 @@ from streamval.chunkers import (
     WordChunker,
 )
 from streamval.errors import ChunkerError, DeltaTypeError, UsageError
+from tests.fuzz.sliced import chunker_difference
 
 CHUNKERS = {
     "sentence": SentenceChunker,
@@ -167,3 +169,8 @@ def test_chunker_errors_are_in_the_tree():
     from streamval.errors import StreamvalError
 
     assert issubclass(ChunkerError, StreamvalError)
+
+
+def test_fuzzed_slicings_make_no_difference():
+    for seed in range(3000):
+        assert chunker_difference(random.Random(seed)) is None, f"seed {seed}"

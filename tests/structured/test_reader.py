@@ -2,6 +2,7 @@
 
 import copy
 import json
+import random
 from itertools import pairwise
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic import BaseModel, Field
 import streamval as sv
 from streamval.structured.reader import DEEPEST, JSONReader, json_in
 from streamval.structured.schema import Schema, SchemaWatch
+from tests.fuzz.sliced import reader_difference
 from tests.support.sources import Spoken
 
 
@@ -131,3 +133,8 @@ def test_a_raw_line_break_in_a_string_is_found_at_once():
     assert reader.error is None
     reader.feed(" two\n")
     assert "invalid character inside string" in reader.error
+
+
+def test_fuzzed_slicings_make_no_difference():
+    for seed in range(3000):
+        assert reader_difference(random.Random(seed)) is None, f"seed {seed}"

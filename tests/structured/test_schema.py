@@ -3,6 +3,7 @@
 import copy
 import enum
 import json
+import random
 from typing import Annotated, Any, Counter, Generic, NamedTuple, Optional, TypeVar, Union  # noqa: UP035
 
 import pytest
@@ -28,6 +29,7 @@ from typing_extensions import TypedDict
 import streamval as sv
 from streamval.errors import UsageError
 from streamval.structured.schema import Schema, SchemaWatch
+from tests.fuzz.typed import cases, difference
 from tests.support.people import Person, Team
 from tests.support.sources import Spoken
 
@@ -364,3 +366,69 @@ def test_a_type_that_pydantic_does_not_know():
 
     with pytest.raises(UsageError, match="no type that pydantic can check"):
         sv.matches(Unknown)
+
+
+class Name(BaseModel):
+    name: str = Field(alias="theName")
+
+
+class ByName(Name):
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=False)
+
+
+class ByBoth(Name):
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class Pair(enum.Enum):
+    ONE = [1, 2]
+    TWO = [3]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "accepted"),
+    [
+        (ByName, '{"name": "Ann", "theName": 5}', True),
+        (ByBoth, '{"name": 5, "theName": "Ann"}', True),
+        (ByBoth, '{"theName": "Ann", "name": 5}', True),
+        (ByBoth, '{"name": "Ann"}', True),
+        (ByBoth, '{"name": 5}', False),
+        (dict[str, int], '{"a": 1, "a": 2}', True),
+        (Pair, "[1, 2]", True),
+        (list[Pair], "[[1, 2], [3]]", True),
+        (list[Pair], "[[1, 3]]", False),
+        (str | list[int], '"see [1]"', True),
+        (str | list[int], '```json\n"see [1]"\n```', True),
+        (Any, '"{"', True),
+        (int, "```\n6\n```", True),
+        (Person, '[{"name": "A", "age": 1}]', False),
+        (Person, '```json\n[{"name": "A", "age": 1}]\n```', False),
+        (list[int], '{"a": [1]}', False),
+        (list[int], "Sure: [1]", True),
+        (list[int], "In {braces}: [1]", True),
+        (Person, 'As in [1]: {"name": "A", "age": 1}', True),
+        (Person, '[Note] {"name": "A", "age": 1}', True),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 4, 1000])
+async def test_the_json_is_what_the_text_begins_with(wanted, text, accepted, size):
+    going, _ = run(wanted, text, size=size)
+    assert (await going).success is accepted
+    assert (Schema(wanted).complaint(text) is None) is accepted
+
+
+async def test_an_object_where_a_list_is_due_fails_at_its_bracket():
+    going, backend = run(list[int], '{"a": [1], "b": [2], "c": 3}', size=1)
+    result = await going
+    assert "it should be list[int], not an object" in result.failures[0].reason
+    assert backend.said < 8
+
+
+@pytest.mark.parametrize("batch", range(8))
+async def test_fuzzed_types_and_documents_are_judged_as_pydantic_judges_them(batch):
+    judged = 0
+    for seed in range(batch * 270, (batch + 1) * 270):
+        for case in cases(random.Random(seed)):
+            assert await difference(case) is None, f"seed {seed}: {case}"
+            judged += 1
+    assert judged > 2500

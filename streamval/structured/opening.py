@@ -1,0 +1,133 @@
+"""How a text with JSON in it begins: with the JSON, or with prose before it."""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from typing import Literal
+
+_FENCE = re.compile(r"```[^\n`{\[]{0,36}\n")
+_FENCE_SO_FAR = re.compile(r"`{1,2}|```[^\n`{\[]{0,36}")
+_FENCED = re.compile(r"\A\s*```[^\n`{\[]{0,36}\n(.*?)\s*(?:```\s*)?\Z", re.DOTALL)
+# Inside a string: neither its end, nor a character that none may have, nor half of an escape.
+_IN_STRING = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+', re.DOTALL)
+
+
+class Opening:
+    """Decides what a text begins with, in pieces of any slicing. The decision is the same for all.
+
+    Whitespace and the first line of a code fence are skipped. After them, a bracket begins the JSON,
+    of whatever kind it is. A string is the JSON if nothing follows it: then a bracket in it is none
+    that begins anything. Anything else is prose, somewhere in which the JSON may be.
+
+    Attributes:
+        kind: What it is, once that is certain.
+        at: Offset from which on the text is as `feed` returns it.
+
+    Example:
+        >>> opening = Opening()
+        >>> [opening.feed(piece) for piece in ["``", "`json", "\\n  ", '{"a"']], opening.kind, opening.at
+        ([None, None, None, '{"a"'], 'json', 10)
+    """
+
+    def __init__(self) -> None:
+        self.kind: Literal["json", "string", "prose"] | None = None
+        self.at = 0
+        self._state: Literal["space", "fence", "string", "behind"] = "space"
+        self._fenced = False
+        self._held: list[str] = []
+
+    def __copy__(self) -> Opening:
+        twin: Opening = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._held = copy(self._held)
+        return twin
+
+    def feed(self, text: str) -> str | None:
+        """Take the next piece; return all of the text from `at` on, once it is certain what it is."""
+        while text and self.kind is None:
+            match self._state:
+                case "space":
+                    text = self._skip_space(text)
+                case "fence":
+                    text = self._read_fence(text)
+                case "string":
+                    text = self._read_string(text)
+                case "behind":
+                    text = self._look_behind(text)
+        return None if self.kind is None else "".join((*self._held, text))
+
+    @property
+    def is_string(self) -> bool:
+        """Whether the text is a string and nothing else, if no more of it comes."""
+        return self.kind == "string" or (self.kind is None and self._state == "behind")
+
+    def _skip_space(self, text: str) -> str:
+        rest = text.lstrip()
+        self.at += len(text) - len(rest)
+        match rest[:1]:
+            case "{" | "[":
+                self.kind = "json"
+            case '"':
+                self._state = "string"
+                self._held = ['"']
+                return rest[1:]
+            case "`" if not self._fenced:
+                self._state = "fence"
+            case "":
+                pass
+            case _:
+                self.kind = "prose"
+        return rest
+
+    def _read_fence(self, text: str) -> str:
+        text = "".join((*self._held, text))
+        self._held = []
+        if fence := _FENCE.match(text):
+            self.at += fence.end()
+            self._state, self._fenced = "space", True
+            return text[fence.end() :]
+        if _FENCE_SO_FAR.fullmatch(text):
+            self._held = [text]
+            return ""
+        self.kind = "prose"
+        return text
+
+    def _read_string(self, text: str) -> str:
+        if self._held[-1] == "\\":  # which escapes what comes
+            text = self._held.pop() + text
+        inside = _IN_STRING.match(text)
+        assert inside is not None
+        end = inside.end()
+        match text[end:]:
+            case "":
+                self._held.append(text)
+                return ""
+            case "\\":
+                self._held += (text[:end], "\\")
+                return ""
+            case following if following[0] == '"':
+                self._state = "behind"
+                end += 1
+            case _:
+                self.kind = "prose"
+        self._held.append(text[:end])
+        return text[end:]
+
+    def _look_behind(self, text: str) -> str:
+        rest = text.lstrip()
+        self._held.append(text[: len(text) - len(rest)])
+        if rest:
+            self.kind = "string" if self._fenced and rest[0] == "`" else "prose"
+        return rest
+
+
+def unfenced(text: str) -> str:
+    """The text without whitespace and a code fence around it.
+
+    Example:
+        >>> unfenced("```json\\n6\\n```\\n")
+        '6'
+    """
+    fenced = _FENCED.match(text)
+    return (fenced[1] if fenced else text).strip()
