@@ -55,8 +55,8 @@ def as_json(value: Any) -> str:
     """A value as JSON; what JSON cannot say, as Python shows it.
 
     Example:
-        >>> as_json({"n": 1, "what": object})
-        '{"n":1,"what":"<class \'object\'>"}'
+        >>> as_json({"n": 1, "what": 1j})
+        '{"n":1,"what":"1j"}'
         >>> round_ = []
         >>> round_.append(round_)
         >>> as_json(round_)

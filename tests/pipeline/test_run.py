@@ -183,3 +183,38 @@ async def test_chunk_operators_see_the_attempt_too():
         chunk_operators=[ops.do_action(lambda chunk: seen.append((chunk.attempt, chunk.text)))],
     ).run("go")
     assert seen == [(1, "One."), (2, "Two.")]
+
+
+async def iterates(run):
+    async for _ in run:
+        pass
+
+
+async def takes_chunks(run):
+    async for _ in run.chunks():
+        pass
+
+
+async def awaits(run):
+    await run
+
+
+async def awaits_in_a_task(run):
+    await asyncio.create_task(awaits(run))
+
+
+async def gathers(run):
+    await asyncio.gather(awaits(run), asyncio.sleep(0))
+
+
+@pytest.mark.parametrize("waits", [iterates, takes_chunks, awaits, awaits_in_a_task, gathers])
+async def test_a_subscriber_that_would_wait_for_its_own_run_is_refused(waits, reported):
+    async def sink(event):
+        await waits(run)
+
+    run = sv.Pipeline(Spoken("One. Two. Three.")).start("go")
+    run.subscribe(sink)
+    async with asyncio.timeout(20):  # it would wait for ever
+        result = await run
+    assert result.text == "One. Two. Three."
+    assert "cannot wait for its own run" in str(reported[0]["exception"])
