@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from enum import Enum
 from inspect import signature
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, RootModel
 
@@ -16,27 +16,42 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-def members(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+class Member(NamedTuple):
+    """A member of a union, or the only type there is.
+
+    Attributes:
+        annotation: The type.
+        metadata: The constraints on it.
+        config: What the model around it says.
+    """
+
+    annotation: Any
+    metadata: tuple[Any, ...]
+    config: ConfigDict
+
+
+def members(annotation: Any, metadata: tuple[Any, ...], config: ConfigDict) -> Iterator[Member]:
     """The members of a union, each with the constraints on it; the type itself if it is none."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)
-        yield from members(inner, (*metadata, *more))
+        yield from members(inner, (*metadata, *more), config)
     elif origin in (Union, types.UnionType):
         for member in get_args(annotation):
-            yield from members(member, metadata)
+            yield from members(member, metadata, config)
     elif hasattr(annotation, "__supertype__"):  # a NewType
-        yield from members(annotation.__supertype__, metadata)
+        yield from members(annotation.__supertype__, metadata, config)
     elif hasattr(annotation, "__value__"):  # a type alias
-        yield from members(annotation.__value__, metadata)
+        yield from members(annotation.__value__, metadata, config)
     elif isinstance(annotation, type) and issubclass(annotation, RootModel):
-        if is_opaque(annotation) or has_validators(annotation, "root") or annotation.model_config:
-            yield Any, metadata
+        own = annotation.model_config  # that of the model around it ends here
+        if is_opaque(annotation) or has_validators(annotation, "root") or own:
+            yield Member(Any, metadata, config)
         else:
             root = annotation.model_fields["root"]
-            yield from members(root.annotation, (*metadata, *root.metadata))
+            yield from members(root.annotation, (*metadata, *root.metadata), own)
     else:
-        yield annotation, metadata
+        yield Member(annotation, metadata, config)
 
 
 def is_opaque(model: type[BaseModel]) -> bool:

@@ -165,8 +165,8 @@ class _Type:
     @cached_property
     def alternatives(self) -> list[_Alternative]:
         return [
-            _Alternative(annotation, metadata, self._config)
-            for annotation, metadata in members(self._annotation, self._metadata)
+            _Alternative(*member)
+            for member in members(self._annotation, self._metadata, self._config)
         ]
 
     def complaint(self, text: str | bytes, path: str) -> str | None:

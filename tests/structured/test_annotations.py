@@ -82,7 +82,7 @@ class Cleaned(BaseModel):
     ],
 )
 def test_members_of_a_union_with_the_constraints_on_each(annotation, found):
-    assert list(members(annotation, ())) == found
+    assert [member[:2] for member in members(annotation, (), {})] == found
 
 
 @pytest.mark.parametrize(

@@ -380,6 +380,16 @@ class ByBoth(Name):
     model_config = ConfigDict(populate_by_name=True)
 
 
+class InRoot(RootModel[dict[str, str]]):
+    """What the model around it says of strings is not said of these."""
+
+
+class AroundRoot(BaseModel):
+    model_config = ConfigDict(str_max_length=4)
+    inner: InRoot
+    outer: str = ""
+
+
 class Pair(enum.Enum):
     ONE = [1, 2]
     TWO = [3]
@@ -394,6 +404,8 @@ class Pair(enum.Enum):
         (ByBoth, '{"name": "Ann"}', True),
         (ByBoth, '{"name": 5}', False),
         (dict[str, int], '{"a": 1, "a": 2}', True),
+        (AroundRoot, '{"inner": {"a": "more than four"}}', True),
+        (AroundRoot, '{"inner": {"a": "x"}, "outer": "more than four"}', False),
         (Pair, "[1, 2]", True),
         (list[Pair], "[[1, 2], [3]]", True),
         (list[Pair], "[[1, 3]]", False),
