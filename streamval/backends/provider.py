@@ -30,6 +30,9 @@ SHOWN = 300
 """Characters of a server's message that an error repeats."""
 
 
+_REFUSED, _FAILED = 400, 500  # the first status of those that HTTP calls so
+
+
 def as_delta(piece: Any) -> Delta:
     """A piece of a chat or text completion as a delta. Of several answers, only the first counts."""
     choice = next((c for c in piece.choices or () if not getattr(c, "index", 0)), None)
@@ -113,7 +116,9 @@ def explained(
                 "is of no provider that LiteLLM knows; write it as 'provider/model', such as "
                 "'openai/gpt-4o-mini'"
             )
-        case _ if isinstance(error, openai.APIConnectionError) or "onnection" in said:
+        case _ if isinstance(error, openai.APIConnectionError) or (
+            "onnection" in said and not _REFUSED <= getattr(error, "status_code", 0) < _FAILED
+        ):
             kind = ConnectionFailedError
             problem = "does not answer; check the network and api_base"
     return kind(f"{model} {problem}: {said}")

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 import streamval as sv
 from streamval.errors import (
     AuthenticationError,
+    BackendError,
     ConnectionFailedError,
     RateLimitError,
     StreamBrokenError,
@@ -58,6 +59,7 @@ async def test_a_whole_answer_with_the_servers_own_count(server, completion):
         ("bad-key", AuthenticationError, "pass api_key="),
         ("unknown", UnknownModelError, "check the name"),
         ("busy", RateLimitError, "fewer requests"),
+        ("echo-headers", BackendError, "failed: Error code: 400"),
         ("dies", StreamBrokenError, "broke off in mid-stream"),
         ("error-frame", StreamBrokenError, "out of memory"),
         ("no-finish", StreamBrokenError, "without a finish reason"),
@@ -73,6 +75,8 @@ async def test_each_way_to_fail_is_one_clear_error(server, completion, model, er
     run.subscribe(events.append)
     with pytest.raises(error, match=says) as raised:
         await run
+    assert type(raised.value) is error
+    assert KEY not in str(raised.value)
     assert "\n" not in str(raised.value)
     assert raised.value.__context__ is None  # where the key would still be
     assert not events[-1].success
