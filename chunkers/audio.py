@@ -104,7 +104,7 @@ class SilenceChunker(AudioChunker):
 
     A chunk ends where speech is followed by `pause` seconds of silence. Silence before speech
     belongs to the chunk that follows. WebRTC's voice activity detection tells speech from
-    silence, in steps of 30 ms. Needs the extra ``streamval[audio]``.
+    silence, in steps of 30 ms. Needs the extra ``streamval-llm[audio]``.
 
     Args:
         pause: Seconds of silence that end a chunk.
@@ -190,7 +190,7 @@ def _detector(aggressiveness: int) -> Any:
     try:
         import webrtcvad  # an optional extra
     except ImportError:
-        message = "SilenceChunker needs an extra: pip install 'streamval[audio]'"
+        message = "SilenceChunker needs an extra: pip install 'streamval-llm[audio]'"
         raise UsageError(message) from None
     if aggressiveness not in range(4):
         message = f"aggressiveness goes from 0 to 3, not {aggressiveness!r}"

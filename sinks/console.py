@@ -62,6 +62,7 @@ class _Row:
 class _Picture:
     """What a run looks like after the events so far."""
 
+    prompt: str = ""
     model: str = ""
     chunking: str = ""
     attempt: int = 1
@@ -115,7 +116,7 @@ class _Picture:
 
     def render(self, height: int | None = None, width: int = 80) -> RenderableType:
         """The picture; with a height, only the end of a text that would not fit."""
-        text = Text("".join(self.delivered))
+        text = Text().append(self.prompt, "dim").append("".join(self.delivered))
         text.append(self.rejected, "red strike")
         text.append(self.unchecked, "dim italic")
         text = text[len(text.plain) - len(text.plain.lstrip()) :]
@@ -141,9 +142,7 @@ class _Picture:
         return Group(*parts)
 
     def _requirements(self) -> Table:
-        table = Table.grid(padding=(0, 1))
-        table.add_column(width=2, justify="right")
-        table.add_column(overflow="fold")
+        table = _marked()
         table.add_column(style="dim", overflow="fold")
         for row in self.rows:
             judged = f"{row.judged} judged" if row.judged else ""
@@ -152,25 +151,28 @@ class _Picture:
         return table
 
     def _attempts(self) -> Table:
-        table = Table.grid(padding=(0, 1))
+        table = _marked()
         for number, reason, what in self.history:
-            line = Text.assemble(
-                ("  ↻ ", "yellow"), f"attempt {number} cancelled ", (f"({reason})", "red")
-            )
-            line.append(f", {what}", "yellow")
-            table.add_row(line)
+            line = Text(f"attempt {number} cancelled ")
+            line.append(f"({reason})", "red").append(f", {what}", "yellow")
+            table.add_row(Text("↻", "yellow"), line)
         return table
 
-    def _summary(self) -> Text:
+    def _summary(self) -> Table:
+        table, done = _marked(), self.completed
         if self.error:
-            return Text(f"  ✗ {self.error}", "bold red")
-        done = self.completed
-        if done is None:
-            return Text(f"  ● attempt {self.attempt}", "cyan")
+            table.add_row(_MARKS["fail"], Text(self.error, "bold red"))
+        elif done is None:
+            table.add_row(Text("●", "cyan"), Text(f"attempt {self.attempt}", "cyan"))
+        else:
+            table.add_row(_MARKS["pass" if done.success else "fail"], self._outcome(done))
+        return table
+
+    def _outcome(self, done: CompletedEvent) -> Text:
         usage = done.usage
-        mark = ("  ✓ valid", "bold green") if done.success else ("  ✗ not valid", "bold red")
+        word = ("valid", "bold green") if done.success else ("not valid", "bold red")
         attempts = "1 attempt" if done.attempts_used == 1 else f"{done.attempts_used} attempts"
-        line = Text.assemble(mark, f" after {attempts} · {usage.completion_tokens} tokens spent")
+        line = Text.assemble(word, f" after {attempts} · {usage.completion_tokens} tokens spent")
         if self.cut:
             line.append(f" · {self.cut}", "yellow")
         if usage.discarded_tokens:
@@ -178,6 +180,14 @@ class _Picture:
         if usage.reused_tokens:
             line.append(f" · {usage.reused_tokens} saved from rejected attempts", "green")
         return line
+
+
+def _marked() -> Table:
+    """A table of a mark and a text, which is indented where it goes on."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(width=2, justify="right")
+    table.add_column(overflow="fold")
+    return table
 
 
 class Console:
@@ -191,6 +201,7 @@ class Console:
 
     Args:
         console: A rich console to draw on; by default standard output.
+        prompt: What the text goes on from, shown dim before it: the prompt of a base model.
 
     Example:
         >>> import asyncio, io
@@ -205,9 +216,10 @@ class Console:
         (True, True)
     """
 
-    def __init__(self, console: RichConsole | None = None) -> None:
+    def __init__(self, console: RichConsole | None = None, *, prompt: str | None = None) -> None:
         self._console = console or RichConsole()
-        self._picture = _Picture()
+        self._prompt = visible(prompt or "")
+        self._picture = _Picture(self._prompt)
         self._live: Live | None = None
         self._drawn = 0.0
         self._showing = False
@@ -215,7 +227,7 @@ class Console:
     def __call__(self, event: BaseEvent) -> None:
         """Show an event."""
         if isinstance(event, StartedEvent):
-            self._picture = _Picture()
+            self._picture = _Picture(self._prompt)
             self._open()
         self._picture.update(event)
         if isinstance(event, CompletedEvent):

@@ -37,7 +37,6 @@ from .events import TokenEvent as TokenEvent
 from .pipeline.pipeline import Pipeline as Pipeline
 from .pipeline.repair import Repair as Repair
 from .pipeline.run import Run as Run
-from .requirements.alora import ALoraRequirement as ALoraRequirement
 from .requirements.base import Requirement as Requirement
 from .requirements.base import check as check
 from .requirements.base import req as req
@@ -49,6 +48,7 @@ from .requirements.limits import char_limit as char_limit
 from .requirements.limits import finished as finished
 from .requirements.limits import sentence_limit as sentence_limit
 from .requirements.limits import word_limit as word_limit
+from .requirements.llm_judge import ALoraRequirement as ALoraRequirement
 from .requirements.llm_judge import LLMaJRequirement as LLMaJRequirement
 from .requirements.privacy import allowed_hosts as allowed_hosts
 from .requirements.privacy import no_personal_data as no_personal_data
@@ -92,3 +92,5 @@ from .types.results import ValidationResult as ValidationResult
 from .types.thunk import ModelOutputThunk as ModelOutputThunk
 from .validation.verdicts import Check as Check
 from .validation.verdicts import Verdict as Verdict
+
+__version__: str

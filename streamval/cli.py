@@ -1,30 +1,46 @@
-"""The command line: ``streamval run``, ``replay`` and ``demo``."""
+"""The command line: ``streamval run``, ``replay``, ``rules`` and ``demo``."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from pathlib import Path  # noqa: TC003  typer reads the annotations
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console as RichConsole
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
+from streamval import __version__
 from streamval.backends import default_backend, read_events
 from streamval.errors import AuthenticationError, StreamvalError, UnknownModelError, UsageError
-from streamval.events import CompletedEvent, StartedEvent
+from streamval.events import ChunkEvent, CompletedEvent, RetryEvent, StartedEvent
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
-from streamval.requirements import NoRepetition, Requirement, forbidden_words, sentence_limit
+from streamval.requirements import (
+    NoRepetition,
+    Requirement,
+    finished,
+    forbidden_words,
+    ready_requirements,
+    sentence_limit,
+)
+from streamval.requirements.named import requirement_written
 from streamval.sinks import JSONL, Console
 from streamval.types.text import visible
 
 if TYPE_CHECKING:
-    from streamval.backends import LocalBackend
+    from collections.abc import Callable
+
+    from streamval.backends import Backend, LocalBackend
+    from streamval.events import BaseEvent
     from streamval.types.results import StreamResult
 
-VALID, INVALID, WRONG_USE, BROKEN = 0, 1, 2, 3
+VALID, INVALID, WRONG_USE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 
 app = typer.Typer(
     name="streamval",
@@ -37,15 +53,27 @@ app = typer.Typer(
 errors = RichConsole(stderr=True)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"streamval {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def streamval() -> None:
+def streamval(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
     """Judge a language model's output [bold]while it is being written[/bold].
 
     The stream is cut into chunks, each chunk is judged as soon as it is there, and the model is
     cancelled at the first failure; a repair goes on from the last good chunk.
 
-    Exit status: 0 valid, 1 not valid after all attempts, 2 wrong use, 3 the model broke off.
+    Exit status: 0 valid, 1 not valid after all attempts, 2 wrong use, 3 the model broke off,
+    130 interrupted.
     """
+    del version
 
 
 @app.command()
@@ -60,6 +88,16 @@ def run(
             "$STREAMVAL_MODEL, else the embedded model, which continues text.",
         ),
     ] = None,
+    api_base: Annotated[
+        str | None,
+        typer.Option("--api-base", help="Where the model is, such as http://localhost:8000/v1."),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="What to tell the model before the prompt.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="Tokens of the answer at most.")
+    ] = None,
     require: Annotated[
         list[str] | None,
         typer.Option(
@@ -73,6 +111,20 @@ def run(
         list[str] | None,
         typer.Option("--check", "-c", help="The same, but not put into the prompt. Repeatable."),
     ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            help="A ready requirement: NAME, or NAME=JSON with its arguments; `streamval rules` "
+            "lists them. Repeatable.",
+        ),
+    ] = None,
+    output_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="FILE.py:Model: the answer must be JSON for that pydantic model."
+        ),
+    ] = None,
     chunk: Annotated[
         str, typer.Option("--chunk", help="sentence, word, line, paragraph or markdown.")
     ] = "sentence",
@@ -83,32 +135,78 @@ def run(
 ) -> None:
     """Generate, judge and repair, and show it while it happens.
 
-    Never says the same sentence twice, whatever else you require. In a pipe, the text goes to
-    standard output and the rest to standard error.
+    Without --format, it never says the same sentence twice, whatever else you require. In a pipe, the
+    text goes to standard output as it is delivered, and the rest to standard error.
 
-    [dim]$[/dim] streamval run "Facts about the sea:\\n\\nThe sea is"
+    [dim]$[/dim] streamval run "Facts about the sea:\\n\\nThe sea is" --rule 'word_limit={"at_most": 80}'
     [dim]$[/dim] streamval run "Explain tides." -m openai/gpt-4o-mini -r "Mention the moon." --retry 2
     """
-    if prompt == "-":
-        prompt = sys.stdin.read()
-    asked = "".join(f"- {text}\n" for text in require or [])
-    requirements = [
-        NoRepetition(),
-        *(Requirement(text) for text in require or []),
-        *(Requirement(text, check_only=True) for text in check or []),
-    ]
     with _explained():
+        requirements = [
+            *([] if output_format else [NoRepetition()]),
+            *(requirement_written(written) for written in rule or []),
+            *(Requirement(text) for text in require or []),
+            *(Requirement(text, check_only=True) for text in check or []),
+        ]
+        wanted_type = _type_in(output_format) if output_format else None
+        backend = _backend(model, api_base)  # slow, so the arguments that may be wrong go first
         pipeline = Pipeline(
-            default_backend(model),
+            backend,
             requirements=requirements,
             chunking=chunk,
             retry=Repair(loop_budget=retry + 1) if retry else None,
             emit_tokens=True,
+            format=wanted_type,
+            options={"max_tokens": max_tokens} if max_tokens else None,
         )
-        if asked:
-            prompt = f"The answer has to meet these requirements:\n{asked}\n{prompt}"
-        result = asyncio.run(_shown(pipeline, prompt.replace("\\n", "\n"), record))
-    _finish(result)
+        asked = (sys.stdin.read() if prompt == "-" else prompt).replace("\\n", "\n")
+        if require:
+            wanted = "".join(f"- {text}\n" for text in require)
+            asked = f"The answer has to meet these requirements:\n{wanted}\n{asked}"
+        messages = [{"role": "user", "content": asked}]
+        if system is not None:
+            messages.insert(0, {"role": "system", "content": system})
+        # A base model goes on from the prompt: without it, its text begins in mid-sentence.
+        shown = asked if backend.supports_prefix and system is None else None
+        result = asyncio.run(_shown(pipeline, messages, record, shown))
+    raise typer.Exit(VALID if result.success else INVALID)
+
+
+def _backend(model: str | None, api_base: str | None) -> Backend:
+    if api_base is None:
+        return default_backend(model)
+    if model is None:
+        message = "--api-base needs --model, the name under which that server knows the model"
+        raise UsageError(message)
+    from streamval.backends.litellm import LiteLLMBackend, import_litellm  # slow to import
+    from streamval.backends.openai import OpenAIBackend
+
+    if model.partition("/")[0] in {str(p.value) for p in import_litellm().provider_list}:
+        return LiteLLMBackend(model, api_base=api_base)
+    return OpenAIBackend(model, base_url=api_base)
+
+
+def _type_in(place: str) -> type[Any]:
+    """The type that ``FILE.py:Name`` names."""
+    file, _, name = place.rpartition(":")
+    spec = spec_from_file_location("streamval_format", file) if file and name else None
+    if spec is None or spec.loader is None or not Path(file).is_file():
+        message = (
+            f"--format is FILE.py:Model, the file of a pydantic model and its name, not {place!r}"
+        )
+        raise UsageError(message)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where pydantic looks for the names in its annotations
+    try:
+        spec.loader.exec_module(module)
+        found: type[Any] = getattr(module, name)
+    except AttributeError:
+        message = f"there is no {name!r} in {file}"
+        raise UsageError(message) from None
+    except Exception as error:  # the user's own file
+        message = f"{file} cannot be imported: {type(error).__name__}: {error}"
+        raise UsageError(message) from None
+    return found
 
 
 @app.command()
@@ -125,6 +223,19 @@ def replay(
 
 
 @app.command()
+def rules() -> None:
+    """List the ready requirements for --rule: what each does, what it takes, and when it fails."""
+    out = RichConsole(highlight=False)
+    for ready in ready_requirements().values():
+        takes = ", ".join(
+            name if parameter.default is parameter.empty else f"{name}={parameter.default}"
+            for name, parameter in ready.arguments.items()
+        )
+        out.print(Text.assemble((ready.name, "bold cyan"), (f"  {takes}", "dim")))
+        out.print(Padding(Text(f"{ready.summary}\nFails {ready.fails}."), (0, 0, 0, 4)))
+
+
+@app.command()
 def demo() -> None:
     """Watch the embedded model break a rule, be cancelled, and go on from the last good sentence.
 
@@ -134,24 +245,25 @@ def demo() -> None:
     from streamval.backends import LocalBackend  # an optional extra
 
     with _explained():
-        pipeline = demo_pipeline(LocalBackend(max_tokens=DEMO_TOKENS))
-        result = asyncio.run(_shown(pipeline, DEMO_PROMPT, None))
+        pipeline = demo_pipeline(LocalBackend(max_tokens=DEMO_TOKENS, stop=["\n"]))
+        result = asyncio.run(_shown(pipeline, DEMO_PROMPT, None, DEMO_PROMPT))
     _print_savings(result)
-    _finish(result)
+    raise typer.Exit(VALID if result.success else INVALID)
 
 
 DEMO_PROMPT = "Facts about water:\n\nWater is"
-DEMO_TOKENS = 83
+DEMO_TOKENS = 120
 
 
 def demo_pipeline(backend: LocalBackend) -> Pipeline:
-    """What ``streamval demo`` runs."""
+    """What ``streamval demo`` runs. The text ends where the model ends its paragraph."""
     return Pipeline(
         backend,
         requirements=[
             NoRepetition(),
             sentence_limit(at_most=12),
             forbidden_words(["as an AI", "basically"]),
+            finished(),
         ],
         retry=Repair(loop_budget=4),
         emit_tokens=True,
@@ -160,7 +272,7 @@ def demo_pipeline(backend: LocalBackend) -> Pipeline:
 
 def _print_savings(result: StreamResult) -> None:
     """Print how many tokens cancelling and continuing have saved."""
-    out = RichConsole()
+    out = RichConsole(stderr=not sys.stdout.isatty())
     for number, attempt in enumerate(result.attempts, 1):
         if attempt.failures:
             spent = attempt.usage.completion_tokens
@@ -171,17 +283,63 @@ def _print_savings(result: StreamResult) -> None:
             )
 
 
-async def _shown(pipeline: Pipeline, prompt: str, record: Path | None) -> StreamResult:
+async def _shown(
+    pipeline: Pipeline, prompt: Any, record: Path | None, continued: str | None
+) -> StreamResult:
     run = pipeline.start(prompt)
-    shown_on = RichConsole(stderr=not sys.stdout.isatty())
-    run.subscribe(Console(shown_on))
+    for show in _displays(continued, run.cancel):
+        run.subscribe(show)
     if record is not None:
         run.subscribe(JSONL(record))
     return await run
 
 
+def _displays(
+    continued: str | None = None, leave: Callable[[], object] = lambda: None
+) -> list[_Piped | Console]:
+    """A console; and where standard output is a pipe, the text for it."""
+    if sys.stdout.isatty():
+        return [Console(prompt=continued)]
+    return [_Piped(leave), Console(RichConsole(stderr=True), prompt=continued)]
+
+
+class _Piped:
+    """Writes the text to standard output as it is delivered.
+
+    What a pipe has got cannot be taken back: a restart begins on a new line, and the console, on
+    standard error, says why.
+
+    Args:
+        leave: Called when nobody reads the pipe any more, as behind ``| head``.
+    """
+
+    def __init__(self, leave: Callable[[], object]) -> None:
+        self._begun = False
+        self._leave = leave
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def __call__(self, event: BaseEvent) -> None:
+        text = ""
+        if isinstance(event, ChunkEvent):
+            text = event.separator + event.text
+            text = text if self._begun else text.lstrip()
+            self._begun = True
+        elif isinstance(event, (RetryEvent, CompletedEvent)) and self._begun:
+            self._begun = isinstance(event, RetryEvent) and bool(event.keep_chunks)
+            text = "" if self._begun else "\n"
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python flushes once more as it ends: into nothing then.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self._leave()
+
+
 async def _replayed(file: Path, speed: float) -> bool:
-    show = Console()
+    displays = _displays()
     last: float | None = None
     run_id = None
     success: bool | None = None
@@ -193,22 +351,17 @@ async def _replayed(file: Path, speed: float) -> bool:
         if speed and last is not None:
             await asyncio.sleep(max(event.timestamp - last, 0.0) / speed)
         last = event.timestamp
-        show(event)
+        for show in displays:
+            show(event)
         if isinstance(event, CompletedEvent):
             success = event.success
     if run_id is None:
         message = f"{file} holds no run"
         raise UsageError(message)
     if success is None:
-        show.close()
+        displays[-1].close()
         typer.echo(f"{file} was cut: it ends before the run does", err=True)
     return bool(success)
-
-
-def _finish(result: StreamResult) -> NoReturn:
-    if not sys.stdout.isatty():
-        print(result.text.strip())  # noqa: T201  the text is what a pipe wants
-    raise typer.Exit(VALID if result.success else INVALID)
 
 
 class _explained:  # noqa: N801  reads as a word in a with statement
@@ -218,12 +371,21 @@ class _explained:  # noqa: N801  reads as a word in a with statement
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            _say("interrupted")
+            raise typer.Exit(INTERRUPTED) from None
         if not isinstance(error, StreamvalError):
             return
-        # What a server or a file said is in it: shown as it is, never read as markup.
-        errors.print(Text.assemble(("streamval: ", "bold red"), visible(str(error))))
+        _say(str(error))
         wrong_use = isinstance(error, (UsageError, AuthenticationError, UnknownModelError))
         raise typer.Exit(WRONG_USE if wrong_use else BROKEN) from None
+
+
+def _say(problem: str) -> None:
+    # What a server or a file said is in it: shown as it is, never read as markup.
+    said = Table.grid(padding=0)
+    said.add_row(Text("streamval: ", "bold red"), Text(visible(problem), overflow="fold"))
+    errors.print(said)
 
 
 def main() -> None:

@@ -1,8 +1,11 @@
 """Tests of `streamval.cli`."""
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -24,12 +27,17 @@ def streamval(*arguments, **environment):
     )
 
 
+class Serving(dict):
+    """The environment in which the server is OpenAI, and the server."""
+
+    def __init__(self, server, **environment):
+        super().__init__(environment)
+        self.server = server
+
+
 @pytest.fixture
 def serving():
     """The OpenAI-shaped server in a thread of its own, and the arguments that point at it."""
-    import asyncio
-    import threading
-
     started, stop = threading.Event(), None
     address = {}
 
@@ -38,14 +46,14 @@ def serving():
         stop = asyncio.Event()
         address["loop"] = asyncio.get_running_loop()
         async with openai_server() as server:
-            address["url"] = server.url
+            address["url"], address["server"] = server.url, server
             started.set()
             await stop.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     started.wait(10)
-    yield {"OPENAI_API_BASE": address["url"], "OPENAI_API_KEY": "sk-x"}
+    yield Serving(address["server"], OPENAI_API_BASE=address["url"], OPENAI_API_KEY="sk-x")
     address["loop"].call_soon_threadsafe(stop.set)
     thread.join(10)
 
@@ -85,8 +93,6 @@ def test_a_valid_answer_goes_to_standard_output_and_is_recorded(serving, tmp_pat
 
 
 def test_replay_exits_as_the_run_did(tmp_path):
-    import asyncio
-
     for text, status in (("Fine.", 0), ("Bad!", 1)):
         path = tmp_path / f"{status}.jsonl"
         calm = sv.stream_check(lambda text: not text.endswith("!"), "calm")
@@ -128,6 +134,13 @@ def test_replay_shows_what_there_is_of_a_recording_that_was_cut(tmp_path):
         (["run"], "Missing argument"),
         (["run", "x", "-m", "openai/fine", "--chunk", "sentense"], "no chunking is called"),
         (["run", "x", "-m", "nosuchmodel"], "provider/model"),
+        (["run", "x", "-m", "openai/fine", "--rule", "nope"], "no ready requirement is called"),
+        (["run", "x", "-m", "openai/fine", "--rule", "word_limit={"], "must be JSON"),
+        (["run", "x", "-m", "openai/fine", "--rule", "word_limit=3"], "cannot be made so"),
+        (["run", "x", "-m", "openai/fine", "--format", "City"], "--format is FILE.py:Model"),
+        (["run", "x", "-m", "openai/fine", "--format", "no.py:City"], "--format is FILE.py:Model"),
+        (["run", "x", "-m", "openai/fine", "--format", f"{__file__}:City"], "there is no 'City'"),
+        (["run", "x", "--api-base", "http://127.0.0.1:9"], "--api-base needs --model"),
         (["run", " ", "-m", "openai/fine"], "prompt is empty"),
         (["replay", "none.jsonl"], "cannot read"),
         (["replay"], "Missing argument"),
@@ -164,3 +177,109 @@ def test_what_a_file_is_called_is_no_markup(tmp_path):
     assert done.returncode == 2
     assert "[/x].jsonl" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_version():
+    assert streamval("--version").stdout.strip() == f"streamval {sv.__version__}"
+
+
+def test_rules_are_listed_with_what_they_take_and_when_they_fail():
+    shown = streamval("rules").stdout
+    assert "word_limit  at_least=None, at_most=None" in shown
+    assert "no_secrets" in shown
+    assert shown.count("\n    Fails ") > 12
+
+
+def test_rules_system_and_max_tokens_reach_their_place(serving):
+    done = streamval(
+        *("run", "Say it.", "-m", "openai/fine", "--system", "Be brief.", "--max-tokens", "99"),
+        *("--rule", 'word_limit={"at_most": 5}', "--retry", "0"),
+        **serving,
+    )
+    assert done.returncode == 1
+    assert done.stdout.strip() == "One is here."
+    assert "where 5 are allowed" in done.stderr
+    body = serving.server.requests[-1].body
+    assert [turn["content"] for turn in body["messages"]] == ["Be brief.", "Say it."]
+    assert body["max_tokens"] == 99
+
+
+def test_an_address_needs_no_provider(serving):
+    address = serving.pop("OPENAI_API_BASE")
+    done = streamval("run", "Say it.", "-m", "fine", "--api-base", address, **serving)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("One is here.")
+
+
+def test_a_format_from_a_file(serving, tmp_path):
+    file = tmp_path / "city.py"
+    file.write_text("from pydantic import BaseModel\nclass City(BaseModel):\n    name: str\n")
+    arguments = ("run", "x", "-m", "openai/fine", "--retry", "0", "--format")
+    done = streamval(*arguments, f"{file}:City", **serving)
+    assert done.returncode == 1
+    assert "City" in done.stderr
+    file.write_text("1 / 0")
+    done = streamval(*arguments, f"{file}:City", **serving)
+    assert done.returncode == 2
+    assert "cannot be imported: ZeroDivisionError" in " ".join(done.stderr.split())
+
+
+def test_in_a_pipe_the_text_comes_as_it_is_delivered_and_ctrl_c_ends_it(serving):
+    """The server says two words and no more; the first is delivered while the run goes on."""
+    going = subprocess.Popen(
+        [*PYTHON, "run", "x", "-m", "openai/stalls", "--chunk", "word"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **serving},
+    )
+    assert going.stdout.read(3) == b"One"
+    assert going.poll() is None
+    going.send_signal(signal.SIGINT)
+    _, said = going.communicate(timeout=60)
+    assert going.returncode == 130
+    assert b"interrupted" in said
+    assert b"Traceback" not in said
+
+
+def test_a_reader_that_leaves_is_no_traceback(serving):
+    going = subprocess.Popen(
+        [*PYTHON, "run", "x", "-m", "openai/endless", "--chunk", "word"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **serving},
+    )
+    going.stdout.read(3)
+    going.stdout.close()
+    with going.stderr:
+        assert b"Traceback" not in going.stderr.read()
+    going.wait(60)
+
+
+def test_a_restart_in_a_pipe_begins_on_a_new_line(tmp_path):
+    path = tmp_path / "run.jsonl"
+    calm = sv.stream_check(lambda text: not text.endswith("!"), "calm")
+    backend = sv.ScriptedBackend(["Fine. Bad!", "All is well."])
+    pipeline = sv.Pipeline(backend, requirements=[calm], retry=sv.Repair(mode="restart"))
+
+    async def drive():
+        run = pipeline.start("x")
+        run.subscribe(sv.sinks.JSONL(path))
+        await run
+
+    asyncio.run(drive())
+    done = streamval("replay", str(path), "--speed", "0")
+    assert done.stdout == "Fine.\nAll is well.\n"
+    assert "began again" in done.stderr
+
+
+def test_one_message_for_a_missing_key():
+    for model, variable in (
+        ("openai/gpt-4o-mini", "OPENAI_API_KEY"),
+        ("anthropic/claude-3-5-haiku-latest", "ANTHROPIC_API_KEY"),
+        ("text-completion-openai/gpt-3.5-turbo-instruct", "OPENAI_API_KEY"),
+    ):
+        done = streamval("run", "x", "-m", model, **{variable: ""})
+        assert done.returncode == 2
+        assert f"there is no key for {model}: set {variable}, or pass api_key=" in " ".join(
+            done.stderr.replace("streamval:", "").split()
+        )

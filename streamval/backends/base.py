@@ -281,9 +281,13 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
             raise UsageError(message)
         return (Message("user", prompt),)
     if isinstance(prompt, (Message, Mapping)):
-        return (_as_message(prompt),)
+        prompt = [prompt]
     if isinstance(prompt, (list, tuple)) and prompt:
-        return tuple(_as_message(turn) for turn in prompt)
+        turns = tuple(_as_message(turn) for turn in prompt)
+        if not any(turn.content.strip() for turn in turns):
+            message = "the prompt is empty"
+            raise UsageError(message)
+        return turns
     message = f"a prompt is a string or a list of messages, not {prompt!r}"
     raise UsageError(message)
 

@@ -128,7 +128,11 @@ class LiteLLMBackend(Backend):
             if not _really_finished(response):
                 problem = broken_off(self.model, raw and raw.response)
         except Exception as error:  # whatever it is, it ends this stream
-            problem = explained(error, self.model, request, self._params, started=started)
+            problem = explained(
+                *(error, self.model, request, self._params),
+                started=started,
+                key_from=self._key_variable(),
+            )
         finally:
             await close([raw, response])
         if problem is not None:  # out here, as an exception keeps the one that it is raised in
@@ -148,7 +152,9 @@ class LiteLLMBackend(Backend):
         if provider not in ("text-completion-openai", "openai"):
             return None
         params["api_key"] = params.get("api_key") or key
-        return OpenAIBackend(model, base_url=base or found, completion="text", **params)
+        direct = OpenAIBackend(model, base_url=base or found, completion="text", **params)
+        direct.model_shown = self.model
+        return direct
 
     def _without_its_own(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options without those that tell LiteLLM how to work, and are nothing to the provider."""
@@ -175,6 +181,13 @@ class LiteLLMBackend(Backend):
         if request.prefix:
             messages[-1]["prefix"] = True
         return await self._litellm.acompletion(messages=messages, **params)
+
+    def _key_variable(self) -> str:
+        """Where LiteLLM looks for this provider's key."""
+        if missing := self._litellm.validate_environment(self.model).get("missing_keys"):
+            return str(missing[0])
+        provider = self.model.removeprefix("text-completion-").partition("/")[0]
+        return f"{provider.upper()}_API_KEY"
 
     def _continues_assistant(self) -> bool:
         try:

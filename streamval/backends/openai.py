@@ -50,6 +50,9 @@ class OpenAIBackend(Backend):
         OpenAIBackend('qwen3')
     """
 
+    model_shown: str
+    """What errors call the model."""
+
     def __init__(
         self,
         model: str,
@@ -74,7 +77,7 @@ class OpenAIBackend(Backend):
         if client is not None and self._made_of:
             message = f"client= has its own {', '.join(self._made_of)}: give one or the other"
             raise UsageError(message)
-        self.model = model
+        self.model = self.model_shown = model
         self.options = MappingProxyType(
             {name: value for name, value in params.items() if name in SAMPLING}
         )
@@ -109,9 +112,11 @@ class OpenAIBackend(Backend):
                 ended = ended or delta.finish_reason is not None
                 yield delta
             if not ended:
-                problem = broken_off(self.model, response.response)
+                problem = broken_off(self.model_shown, response.response)
         except Exception as error:  # whatever it is, it ends this stream
-            problem = explained(error, self.model, request, made_of, self._params, started=started)
+            problem = explained(
+                error, self.model_shown, request, made_of, self._params, started=started
+            )
         finally:
             await close([response, client if client is not self._client else None])
         if problem is not None:  # out here, as an exception keeps the one that it is raised in

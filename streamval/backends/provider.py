@@ -7,10 +7,11 @@ package. So one reading and one table of errors serve both.
 from __future__ import annotations
 
 import inspect
+import os
 from typing import TYPE_CHECKING, Any
 
 from streamval.backends.base import Delta
-from streamval.backends.secrets import without_secrets
+from streamval.backends.secrets import secrets_in, without_secrets
 from streamval.errors import (
     AuthenticationError,
     BackendError,
@@ -76,7 +77,12 @@ def broken_off(model: str, response: Any) -> StreamBrokenError:
 
 
 def explained(
-    error: Exception, model: str, request: GenerationRequest, *secrets: object, started: bool
+    error: Exception,
+    model: str,
+    request: GenerationRequest,
+    *secrets: object,
+    started: bool,
+    key_from: str = "OPENAI_API_KEY",
 ) -> BackendError:
     """One clear error for each of the ways in which a provider fails, without a key in it.
 
@@ -86,6 +92,7 @@ def explained(
         request: What was asked. Its options may hold keys.
         *secrets: More options that may.
         started: Whether something had come already.
+        key_from: The variable of the environment that a key would come from.
     """
     import openai  # loaded by whoever got the error
 
@@ -101,10 +108,9 @@ def explained(
             kind, problem = StreamBrokenError, "broke off in mid-stream"
         case _ if isinstance(error, openai.AuthenticationError) or "Missing credentials" in said:
             kind = AuthenticationError
-            problem = (
-                "has no API key that the provider takes; set the provider's environment variable "
-                "(OPENAI_API_KEY, …) or pass api_key="
-            )
+            if not os.environ.get(key_from) and not secrets_in(request.options, *secrets):
+                return kind(f"there is no key for {model}: set {key_from}, or pass api_key=")
+            problem = f"was refused by its provider: set another {key_from}, or pass api_key="
         case openai.NotFoundError():
             kind = UnknownModelError
             problem = "is not known to the provider; check the name and api_base"

@@ -1,4 +1,3 @@
-from .alora import ALoraRequirement as ALoraRequirement
 from .base import Requirement as Requirement
 from .base import check as check
 from .base import req as req
@@ -10,7 +9,10 @@ from .limits import char_limit as char_limit
 from .limits import finished as finished
 from .limits import sentence_limit as sentence_limit
 from .limits import word_limit as word_limit
+from .llm_judge import ALoraRequirement as ALoraRequirement
 from .llm_judge import LLMaJRequirement as LLMaJRequirement
+from .named import ready_requirements as ready_requirements
+from .named import requirement_named as requirement_named
 from .privacy import allowed_hosts as allowed_hosts
 from .privacy import no_personal_data as no_personal_data
 from .privacy import no_secrets as no_secrets

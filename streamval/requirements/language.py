@@ -31,7 +31,7 @@ class Language(Requirement):
     fails where another language is certain. With ``hold=True`` nothing is delivered before the
     language is certain.
 
-    Needs the extra ``streamval[language]`` (py3langid, 97 languages).
+    Needs the extra ``streamval-llm[language]`` (py3langid, 97 languages).
     """
 
     judges = str
@@ -75,7 +75,7 @@ def language(code: str, **options: Any) -> Requirement:
     """The output is in one language, given by its ISO 639-1 code.
 
     Raises:
-        UsageError: If the code is not known, or ``streamval[language]`` is not installed.
+        UsageError: If the code is not known, or ``streamval-llm[language]`` is not installed.
 
     Example:
         >>> language("en").description
@@ -92,6 +92,6 @@ def _identifier() -> Any:
             LanguageIdentifier,
         )
     except ImportError:
-        message = "language() needs an extra: pip install 'streamval[language]'"
+        message = "language() needs an extra: pip install 'streamval-llm[language]'"
         raise UsageError(message) from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

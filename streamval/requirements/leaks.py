@@ -199,4 +199,4 @@ def _some_beginning(text: str, is_one: Callable[[str], bool]) -> bool:
 
 
 def _missing(what: str) -> UsageError:
-    return UsageError(f"{what}() needs an extra: pip install 'streamval[privacy]'")
+    return UsageError(f"{what}() needs an extra: pip install 'streamval-llm[privacy]'")

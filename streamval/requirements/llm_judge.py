@@ -1,20 +1,25 @@
-"""`LLMaJRequirement`: a model judges, at the end of the stream or chunk by chunk."""
+"""A model judges: `LLMaJRequirement` by its words, `ALoraRequirement` by an adapter that was trained to."""
 
 from __future__ import annotations
 
+import json
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from streamval.errors import UsageError
+from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.requirements.function import PASS, UNKNOWN
 from streamval.requirements.judge import ask_judge
-from streamval.types.context import Context
-from streamval.types.results import PartialValidationResult
+from streamval.types.context import Context, Message
+from streamval.types.results import PartialValidationResult, ValidationResult
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from streamval.backends.base import Backend
+
+THRESHOLD = 0.5
+"""A likelihood above this passes."""
 
 
 class LLMaJRequirement(Requirement):
@@ -88,3 +93,100 @@ class LLMaJRequirement(Requirement):
             thunk=result.thunk,
             context=result.context,
         )
+
+
+class ALoraRequirement(Requirement):
+    """A requirement judged by a low-rank adapter of the model ("activated LoRA").
+
+    The adapter is asked after the conversation and the output, and answers with the likelihood
+    that the requirement is met, as JSON: ``{"requirement_likelihood": 0.9}``, or ``{"score":
+    0.9}`` at any depth. Above 0.5 passes. A backend without the adapter (see its `adapters`) is
+    asked as a judge instead, with a warning.
+
+    Args:
+        description: What is required, in words.
+        adapter: The adapter's name among the backend's `adapters`.
+        **options: As for `Requirement`.
+
+    Raises:
+        UsageError: If there is no description.
+
+    Example:
+        >>> ALoraRequirement("It is polite.").adapter
+        'requirement_check'
+    """
+
+    judges = str
+
+    def __init__(
+        self, description: str, *, adapter: str = "requirement_check", **options: Any
+    ) -> None:
+        if not description or not description.strip():
+            message = "an adapter needs a description of what is required"
+            raise UsageError(message)
+        super().__init__(description, **options)
+        self.adapter = adapter
+
+    async def validate(
+        self,
+        backend: Backend | None,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,
+        model_options: Mapping[str, Any] | None = None,
+    ) -> ValidationResult:
+        """Ask the adapter; the result's score is the likelihood.
+
+        Raises:
+            ValidatorError: If the adapter's answer is malformed.
+        """
+        how = None if backend is None else backend.adapters.get(self.adapter)
+        if backend is None or how is None:
+            warnings.warn(
+                f"{backend!r} has no adapter {self.adapter!r}; asking the model as a judge instead",
+                stacklevel=2,
+            )
+            return await super().validate(backend, ctx, format=format, model_options=model_options)
+        thunk, judged = await backend.generate_from_context(
+            (
+                *ctx.messages,
+                Message("assistant", str(ctx.last_output() or "")),
+                Message("user", f"Requirement: {self.description}"),
+            ),
+            Context(),
+            format=format,
+            model_options={"temperature": 0.0, **how, **(model_options or {})},
+        )
+        likelihood = self._likelihood(await thunk.avalue())
+        passed = likelihood > THRESHOLD
+        of = "a requirement" if self.check_only else self.description
+        reason = None if passed else f"judged not to meet: {of}"
+        return ValidationResult(
+            passed, reason=reason, score=likelihood, thunk=thunk, context=judged
+        )
+
+    def _likelihood(self, answer: str) -> float:
+        try:
+            found = _number(json.loads(answer))
+        except ValueError:
+            found = None
+        if found is None or not 0 <= found <= 1:
+            message = (
+                f"the adapter {self.adapter!r} answered {answer.strip()[:80]!r}; expected JSON "
+                'with a likelihood from 0 to 1, such as {"requirement_likelihood": 0.9}'
+            )
+            raise ValidatorError(message)
+        return found
+
+
+def _number(answer: Any) -> float | None:
+    """The likelihood in an adapter's answer, wherever it stands."""
+    if isinstance(answer, dict):
+        for name in ("requirement_likelihood", "score"):
+            found = answer.get(name)
+            if isinstance(found, (int, float)) and not isinstance(found, bool):
+                return float(found)
+        for value in answer.values():
+            if (found := _number(value)) is not None:
+                return found
+    return None

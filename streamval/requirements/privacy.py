@@ -81,7 +81,7 @@ def no_secrets(**options: Any) -> Requirement:
     they look like, and none by the name of a variable. The reason names the kind of secret, never
     the secret. Holds by default.
 
-    Needs the extra ``streamval[privacy]``. Making the first one takes half a second.
+    Needs the extra ``streamval-llm[privacy]``. Making the first one takes half a second.
 
     Args:
         **options: As for `Requirement`.
@@ -104,7 +104,7 @@ def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
     separated and in whatever script their digits are. Names and addresses are not looked for. The
     reason names the kind, never the data. Holds by default.
 
-    Needs the extra ``streamval[privacy]``.
+    Needs the extra ``streamval-llm[privacy]``.
 
     Args:
         region: Country (ISO 3166-1, two letters) whose numbers are recognised without a prefix
