@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-local notebooks clean
+.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-local notebooks package clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -52,6 +52,13 @@ bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded m
 
 notebooks: $(VENV)/.dev ## Execute the notebooks
 	$(BIN)/python -X dev -m pytest tests/test_notebooks.py
+
+package: $(VENV)/.dev ## Build sdist and wheel, install the wheel into an empty environment, try it
+	@rm -rf build/dist build/empty && mkdir -p build
+	$(BIN)/python -m build --outdir build/dist . >build/package.log || (tail -30 build/package.log; exit 1)
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check build/dist/*.whl
+	cd build && empty/bin/python ../tests/support/smoke.py
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

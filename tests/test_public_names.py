@@ -1,6 +1,8 @@
 """What is public is written down in one place, and is really there."""
 
 import importlib
+import re
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +80,18 @@ def test_the_folders_are_not_top_level_packages():
     code = "import operators"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd="/")
     assert b"ModuleNotFoundError" in done.stderr
+
+
+def test_nobody_is_told_to_install_a_stranger():
+    """`streamval` on PyPI is somebody else's; ours is `streamval-llm`."""
+    root = Path(__file__).parents[1]
+    looked_at = [
+        path
+        for folder in ("streamval", "operators", "chunkers", "sinks", "notebooks", "tests")
+        for path in (root / folder).rglob("*")
+        if path.suffix in (".py", ".ipynb", ".md") and path != Path(__file__)
+    ]
+    looked_at += [*root.glob("*.md"), root / "pyproject.toml", root / "Makefile"]
+    wrong = re.compile(r"streamval\[|pip install[^\n]*\bstreamval(?!-llm)\b")
+    assert len(looked_at) > 200
+    assert [path for path in looked_at if wrong.search(path.read_text())] == []
