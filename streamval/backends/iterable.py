@@ -11,21 +11,25 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiostream import streamcontext
 
 from streamval.backends.base import Backend, Delta
+from streamval.backends.provider import as_delta, broken_off, close
 from streamval.errors import BackendError, UsageError
 
 if TYPE_CHECKING:
     from streamval.backends.base import GenerationRequest
 
-Pieces: TypeAlias = "Iterable[str] | AsyncIterable[str]"
+Pieces: TypeAlias = "Iterable[Any] | AsyncIterable[Any]"
 
 
 class IterableBackend(Backend):
-    """Speaks with a function's words.
+    """Speaks with a function's words: the way to plug in a client that you have already.
 
     Args:
         fn: From the prompt (the last message's text) to an iterable, or async iterable, of
-            strings; may be async itself. A generator that is not async runs on a thread, as
-            waiting in it would stop the event loop.
+            strings or `Delta`s; may be async itself. Where its parameter is called `request`, it
+            gets the whole `GenerationRequest`. The streams of the `openai` package and of LiteLLM
+            are understood as they come, with usage, finish reason and refusal, and are closed. A
+            generator that is not async runs on a thread, as waiting in it would stop the event
+            loop: write one around a client that is not async (``yield from client.…``).
         model: A name for events; by default the function's.
 
     Raises:
@@ -41,33 +45,52 @@ class IterableBackend(Backend):
     """
 
     def __init__(
-        self, fn: Callable[[str], Pieces | Awaitable[Pieces]], model: str | None = None
+        self, fn: Callable[[Any], Pieces | Awaitable[Pieces]], model: str | None = None
     ) -> None:
         if not callable(fn):
             message = f"IterableBackend needs a function of the prompt, not {type(fn).__name__}"
             raise UsageError(message)
         self._fn = fn
+        self._takes_request = _first_parameter(fn) == "request"
         self.model = model or str(getattr(fn, "__name__", type(fn).__name__))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """What the function yields."""
-        pieces: Any = self._fn(request.messages[-1].content)
+        pieces: Any = self._fn(request if self._takes_request else request.messages[-1].content)
         if inspect.isawaitable(pieces):
             pieces = await pieces
         if isinstance(pieces, (list, tuple)):
             for piece in pieces:
                 yield piece
-        elif isinstance(pieces, (AsyncIterable, Iterable)) and not isinstance(pieces, (str, bytes)):
-            source = pieces if isinstance(pieces, AsyncIterable) else _on_thread(pieces)
-            async with streamcontext(source) as items:
-                async for item in items:
-                    yield item
-        else:
+            return
+        if isinstance(pieces, (str, bytes)) or not isinstance(pieces, (AsyncIterable, Iterable)):
             message = (
                 f"{self.model} returned {type(pieces).__name__}, not an iterable of strings; "
                 "yield the pieces, or return a list of them"
             )
             raise BackendError(message)
+        source = pieces if isinstance(pieces, AsyncIterable) else _on_thread(pieces)
+        finished = True
+        try:
+            async with streamcontext(source) as items:
+                async for item in items:
+                    if hasattr(item, "choices"):  # a provider's piece
+                        delta = as_delta(item)
+                        finished = (finished and bool(delta.usage)) or bool(delta.finish_reason)
+                        yield delta
+                    else:
+                        yield item
+            if not finished:
+                raise broken_off(self.model, getattr(pieces, "response", None))
+        finally:
+            await close([pieces if isinstance(pieces, AsyncIterable) else None])
+
+
+def _first_parameter(fn: Callable[..., Any]) -> str | None:
+    try:
+        return next(iter(inspect.signature(fn).parameters), None)
+    except ValueError:  # a builtin
+        return None
 
 
 async def _on_thread(pieces: Iterable[str]) -> AsyncIterator[str]:

@@ -3,10 +3,12 @@
 import asyncio
 import threading
 
+import openai
 import pytest
 
 import streamval as sv
-from streamval.errors import BackendError, UsageError
+from streamval.errors import BackendError, StreamBrokenError, UsageError
+from tests.support.openai_server import openai_server
 
 
 async def said(backend, prompt="go", **fields):
@@ -64,3 +66,79 @@ async def test_iterable_refuses_what_is_no_iterable_of_strings():
         await said(sv.IterableBackend(lambda prompt: 7))
     with pytest.raises(UsageError, match="function"):
         sv.IterableBackend("text")
+
+
+async def test_the_whole_request_where_it_is_asked_for():
+    seen = []
+
+    def speak(request):
+        seen.append(request)
+        return ["Hi."]
+
+    pipeline = sv.Pipeline(sv.IterableBackend(speak))
+    await pipeline.run(
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}], seed=3
+    )
+    assert [message.role for message in seen[0].messages] == ["system", "user"]
+    assert seen[0].options == {"seed": 3}
+
+
+def clients(server):
+    """Functions as people have them, over a client of their own: async, sync, LiteLLM's."""
+    shared = {"base_url": server.url, "api_key": "k", "max_retries": 0}
+
+    def messages(prompt):
+        return [{"role": "user", "content": prompt}]
+
+    def of_async(model):
+        client = openai.AsyncOpenAI(**shared)
+        options = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
+        return lambda prompt: client.chat.completions.create(messages=messages(prompt), **options)
+
+    def of_sync(model):
+        client = openai.OpenAI(**shared)
+
+        def speak(prompt):
+            with client.chat.completions.create(
+                messages=messages(prompt), model=model, stream=True
+            ) as stream:
+                yield from stream
+
+        return speak
+
+    def of_litellm(model):
+        import litellm
+
+        return lambda prompt: litellm.acompletion(
+            model=f"openai/{model}",
+            messages=messages(prompt),
+            stream=True,
+            api_base=server.url,
+            api_key="k",
+        )
+
+    return {"async": of_async, "sync": of_sync, "litellm": of_litellm}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+@pytest.mark.filterwarnings("ignore:Item .* on TypedDict class")
+@pytest.mark.parametrize("kind", ["async", "sync", "litellm"])
+async def test_the_stream_of_a_client_that_one_has_is_understood(kind):
+    async with openai_server() as server:
+        speak = clients(server)[kind]
+        result = await sv.Pipeline(sv.IterableBackend(speak("fine"))).run("Say it.")
+        assert result.text == "One is here. Two is here! Three is here. Four is here."
+        assert result.finish_reason == "stop"
+        if kind == "async":
+            assert result.usage == sv.Usage(7, 13, source="backend")
+
+        calm = sv.stream_check(lambda text: not text.endswith("!"), "stay calm")
+        pipeline = sv.Pipeline(sv.IterableBackend(speak("endless")), requirements=[calm])
+        cut = await pipeline.run("Go.")
+        assert cut.text == "One is here."
+        await asyncio.wait_for(server.requests[-1].disconnected.wait(), 5)
+
+        if kind != "litellm":  # which makes one up
+            with pytest.raises(StreamBrokenError, match="without a finish reason"):
+                await sv.Pipeline(sv.IterableBackend(speak("no-finish"))).run("Go.")
