@@ -2,3 +2,4 @@ from .callback import Callback as Callback
 from .collect import Collect as Collect
 from .console import Console as Console
 from .jsonl import JSONL as JSONL
+from .sse import sse as sse

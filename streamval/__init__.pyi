@@ -72,6 +72,7 @@ from .session.session import Session as Session
 from .session.session import start_session as start_session
 from .session.streaming import StreamChunkingResult as StreamChunkingResult
 from .session.streaming import stream_with_chunking as stream_with_chunking
+from .sinks.sse import sse as sse
 from .types.audio import PCM as PCM
 from .types.audio import AudioChunk as AudioChunk
 from .types.chunks import Chunk as Chunk
