@@ -14,7 +14,7 @@ from streamval.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Find = Callable[[str], str | None]
+    Find = Callable[..., str | None]
 
 SHORTEST_KEY = 16
 """Characters of the shortest word that may be a key."""
@@ -22,29 +22,49 @@ SHORTEST_KEY = 16
 PLACEHOLDER = 8
 """Different characters of a key at least: one of fewer, such as ``ghp_xxxxxxxx``, stands for one."""
 
-# What separates the groups of a number: up to five of these, as in "**4111** **1111**".
-_BETWEEN = r"[\s.*_·-]{0,5}"
-_DIGITS = re.compile(rf"(?<!\d)\d(?:{_BETWEEN}\d){{12,63}}")
-# The first digits of the networks: Visa, Mastercard, American Express, Diners, Discover, and so on.
-_CARD = re.compile(r"(?:4|5[1-5]|2[2-7]|3[0-9]|6)\d{12,18}")
+# What separates the groups of a number, one and the same between all of them: "**4111** **1111**".
+_BETWEEN = r"[\s.*_·/|-]{1,5}"
+# A card's number as it is written: in one piece, in the groups of the card, or digit by digit.
+# Not behind a decimal point, nor as a part of more digits.
+_CARDS = [
+    re.compile(rf"(?<!\d)(?<!\d[.,]){shape}(?!\d)")
+    for shape in (
+        r"\d{13,19}",
+        rf"\d{{4}}(?P<s>{_BETWEEN})\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}",
+        rf"\d{{4}}(?P<s>{_BETWEEN})(?:\d{{4}}(?P=s)){{3}}\d{{3}}",
+        rf"\d{{4}}(?P<s>{_BETWEEN})\d{{6}}(?P=s)\d{{4,5}}",
+        rf"\d(?P<s>{_BETWEEN})\d(?:(?P=s)\d){{12,17}}",
+    )
+]
+# The first digits of the networks, and how many each has (ISO/IEC 7812): Visa, Mastercard, American
+# Express, Diners, Discover, JCB, UnionPay.
+_NETWORKS = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
+    r"|3(?:0[0-5]|[689]\d)\d{11}|(?:6011|64[4-9]\d|65\d\d)\d{12,15}|35(?:2[89]|[3-8]\d)\d{12,15}"
+    r"|62\d{14,17}"
+)
 # Looked for from each place on, as one that is none may stand right before one that is.
-_IBAN = re.compile(rf"\b(?=([A-Z]{{2}}\d{{2}}(?:{_BETWEEN}[A-Z0-9]){{11,30}}))", re.IGNORECASE)
+_IBAN = re.compile(r"(?:\b|(?<=IBAN))(?=([A-Z]{2})\d{2}[\s.*_·/|-]{0,5}[A-Z0-9])", re.IGNORECASE)
 _EMAIL = re.compile(
-    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}"
-    r"(?!(?:png|jpe?g|gif|svg|webp)\b)[^\W\d_]{2,24}(?![\w-])",
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[^\W_](?:[\w-]{0,62}\.)){1,8}"
+    r"(?!(?:png|jpe?g|gif|svg|webp)\b)(?:xn--[a-z0-9-]{2,59}|[^\W\d_]{2,24})"
+    r"(?![^\W_]|-[^\W_])(?!:[\w.~-]*/)",  # git@example.org:a/b is no address
     re.IGNORECASE,
 )
 _INTERNATIONAL = re.compile(r"(?<![\w.,+])00(?=[1-9])")
+_NO_TELEPHONE = re.compile(r"\d{1,2}[-./]\d{1,2}[-./]\d{2,4}|97[89][ -]\d.*")
+_MARKUP = re.compile(r"[*_`]+")
 _FEWEST_DIGITS = 6
 
-LONGEST_NUMBER = 40
+LONGEST_NUMBER = 60
 """Characters of the longest way to write a telephone number (ITU-T E.164: 15 digits)."""
 
 UNFINISHED_KEY = re.compile(r"-----BEGIN(?: [A-Z0-9]*)*$")
 """The text ends in what may go on as a private key (RFC 7468)."""
 
 UNFINISHED_NUMBER = re.compile(
-    r"(?:[+(]|\d)[\d\s()/.*_·+-]{0,80}$|\b[A-Z]{2}\d{2}[A-Z0-9\s.*_·-]{0,60}$", re.IGNORECASE
+    r"(?:[+(]|\d)[\d\s()/.*_·|+-]{0,120}$|(?:\b|IBAN)[A-Z]{2}\d{2}[A-Z0-9\s.*_·/|-]{0,160}$",
+    re.IGNORECASE,
 )
 """The text ends in what may go on as a number: digits and what stands between them, a plus, an
 opening bracket, an IBAN's country."""
@@ -101,10 +121,10 @@ def key_finder() -> Find:
             name = re.split(r"[./]", rule["id"])[1].replace("-", " ")
             kinds.append((f"a secret ({name})", regex.compile(pattern)))
 
-    def find(text: str) -> str | None:
+    def find(text: str, new: int = 0) -> str | None:
         if _PRIVATE_KEY.search(text):
             return "a secret (private key)"
-        for word in text.split():
+        for word in text[new:].split():
             if len(word) < SHORTEST_KEY:
                 continue
             for kind, pattern in kinds:
@@ -130,47 +150,98 @@ def _of_one_word(rule: Any) -> str | None:
     return None if _MANY_WORDS.search(_EDGES.sub("", pattern)) else pattern
 
 
-def data_finder(region: str | None) -> Find:
+class PersonalData:
     """A function from a text to the kind of personal data in it, or `None`.
+
+    Args:
+        region: Country whose telephone numbers are recognised without a prefix, or `None`.
 
     Raises:
         UsageError: If the extra is not installed, or the region is unknown.
+
+    Example:
+        >>> PersonalData(None)("Pay with 4111 1111 1111 1111")
+        'a payment card number'
     """
-    try:
-        import phonenumbers  # an optional extra
-        from stdnum import iban, luhn
-    except ImportError:
-        raise _missing("no_personal_data") from None
-    if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
-        message = f"region must be a country's two capital letters, such as 'US', not {region!r}"
-        raise UsageError(message)
 
-    def is_card(number: str) -> bool:
-        return _CARD.fullmatch(number) is not None and bool(luhn.is_valid(number))
+    def __init__(self, region: str | None) -> None:
+        try:
+            import phonenumbers  # an optional extra
+            from stdnum import iban, luhn, numdb
+        except ImportError:
+            raise _missing("no_personal_data") from None
+        if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
+            message = (
+                f"region must be a country's two capital letters, such as 'US', not {region!r}"
+            )
+            raise UsageError(message)
+        self._region = region
+        self._telephones, self._iban, self._luhn = phonenumbers.PhoneNumberMatcher, iban, luhn
+        self._countries: Any = numdb.get("iban")
+        self._lengths: dict[str, int] = {}
 
-    def has_card(text: str) -> bool:
-        return any(_some_groups(found[0], is_card) for found in _DIGITS.finditer(text))
-
-    def has_iban(text: str) -> bool:
-        return any(_some_beginning(found[1], iban.is_valid) for found in _IBAN.finditer(text))
-
-    def has_telephone(text: str) -> bool:
-        return any(any(phonenumbers.PhoneNumberMatcher(s, region)) for s in _spellings(text))
-
-    kinds: list[tuple[str, Callable[[str], bool]]] = [
-        ("a payment card number", has_card),
-        ("an IBAN", has_iban),
-        ("a telephone number", has_telephone),
-    ]
-
-    def find(text: str) -> str | None:
+    def __call__(self, text: str, new: int = 0) -> str | None:
+        """Look at a text. What ends before the offset `new` has been looked at already."""
         if "@" in text and _EMAIL.search(text):
             return "an e-mail address"
         if sum(map(str.isdigit, text)) < _FEWEST_DIGITS:
             return None
-        return next((kind for kind, has_one in kinds if has_one(text)), None)
+        for kind, has_one in (
+            ("a payment card number", self._has_card),
+            ("an IBAN", self._has_iban),
+            ("a telephone number", self._has_telephone),
+        ):
+            if has_one(text, new):
+                return kind
+        return None
 
-    return find
+    def _has_card(self, text: str, new: int) -> bool:
+        return any(
+            _NETWORKS.fullmatch(number := re.sub(r"\D", "", found[0]))
+            and self._luhn.is_valid(number)
+            for shape in _CARDS
+            for found in shape.finditer(text, max(new - LONGEST_CARD, 0))
+            if found.end() > new
+        )
+
+    def _has_iban(self, text: str, new: int) -> bool:
+        for found in _IBAN.finditer(text):
+            size = self._iban_length(found[1].upper())
+            letters, end = _next_letters(text, found.start(), size)
+            if size and end > new and self._iban.is_valid(letters):
+                return True
+        return False
+
+    def _iban_length(self, country: str) -> int:
+        """How many characters a country's have; 0 if it has none."""
+        if country not in self._lengths:
+            ((_, known), *_) = self._countries.info(country) or [("", {})]
+            parts = re.findall(r"(\d+)!?[nac]", known.get("bban", ""))
+            self._lengths[country] = 4 + sum(map(int, parts)) if parts else 0
+        return self._lengths[country]
+
+    def _has_telephone(self, text: str, new: int) -> bool:
+        begin = text.find(" ", new - LONGEST_NUMBER) + 1 if new > LONGEST_NUMBER else 0
+        return any(
+            not _NO_TELEPHONE.fullmatch(found.raw_string)
+            for spelled in _spellings(_MARKUP.sub("", text[begin:]))
+            for found in self._telephones(spelled, self._region)
+        )
+
+
+LONGEST_CARD = 120
+"""Characters of the longest way to write a card's number: digit by digit."""
+
+
+def _next_letters(text: str, start: int, size: int) -> tuple[str, int]:
+    """So many letters and digits from there on, and where they end."""
+    letters: list[str] = []
+    for at in range(start, min(start + 6 * size, len(text))):
+        if text[at].isalnum():
+            letters.append(text[at])
+            if len(letters) == size:
+                return "".join(letters), at + 1
+    return "", start
 
 
 def _spellings(text: str) -> Iterator[str]:
@@ -178,24 +249,6 @@ def _spellings(text: str) -> Iterator[str]:
     yield text
     for zeros in _INTERNATIONAL.finditer(text):
         yield "+" + text[zeros.end() : zeros.end() + LONGEST_NUMBER]
-
-
-def _some_groups(digits: str, is_one: Callable[[str], bool]) -> bool:
-    """Whether some of these groups of digits, one after the other, are a number of a kind."""
-    groups = re.findall(r"\d+", digits)
-    for start in range(len(groups)):
-        number = ""
-        for group in groups[start:]:
-            number += group
-            if is_one(number):
-                return True
-    return False
-
-
-def _some_beginning(text: str, is_one: Callable[[str], bool]) -> bool:
-    """Whether a first part of it is an IBAN, which has 15 to 34 letters and digits."""
-    letters = re.sub(r"[^A-Za-z0-9]", "", text)
-    return any(is_one(letters[:end]) for end in range(15, min(len(letters), 34) + 1))
 
 
 def _missing(what: str) -> UsageError:

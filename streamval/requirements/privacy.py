@@ -16,7 +16,7 @@ from streamval.requirements.function import PASS, UNKNOWN
 from streamval.requirements.leaks import (
     UNFINISHED_KEY,
     UNFINISHED_NUMBER,
-    data_finder,
+    PersonalData,
     key_finder,
     normalised,
 )
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from streamval.requirements.leaks import Find
     from streamval.types.context import Context
 
-WINDOW = 16
-"""Words that are looked at together: an IBAN is written in up to nine, a phone number in as many."""
+WINDOW = 64
+"""Words that are looked at together: an IBAN, letter by letter with dashes between, has that many."""
 
 
 LONG_WORD = 128
@@ -64,7 +64,7 @@ class NoLeak(Requirement):
         text = " ".join((*self._words, chunk))
         # Of a long word only the end is looked at again, so that cost stays linear.
         self._words = (*self._words, chunk[-LONG_WORD:])[-WINDOW:]
-        kind = self._find(text)
+        kind = self._find(text, len(text) - len(chunk))
         if kind is not None:
             return PartialValidationResult("fail", reason=f"it contains {kind}")
         return UNKNOWN if self._unfinished.search(text) else PASS
@@ -118,7 +118,7 @@ def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
         >>> no_personal_data("US").description
         'no personal data'
     """
-    return NoLeak("no personal data", data_finder(region), UNFINISHED_NUMBER, **options)
+    return NoLeak("no personal data", PersonalData(region), UNFINISHED_NUMBER, **options)
 
 
 def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:
@@ -143,7 +143,8 @@ def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:
         message = f"allowed_hosts needs hosts, such as 'example.org', not {allowed}"
         raise UsageError(message)
 
-    def find(text: str) -> str | None:
+    def find(text: str, new: int = 0) -> str | None:
+        del new
         for found in _URL.finditer(text):
             host = _host(found[1])
             if host and not any(host == known or host.endswith(f".{known}") for known in allowed):
