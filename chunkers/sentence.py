@@ -203,8 +203,18 @@ class SentenceChunker(PendingChunker):
         begin = max(end - CONTEXT, 0)
         shown = text[begin:known]
         # "(It rained.) She stayed.", which the engine takes for one.
-        alone = not begin and _is_bracketed(text, end) and _begins_sentence(text, end)
+        alone = not begin and self._is_sentence_in_brackets(text, end, known)
         return end if alone or _ends_sentence(self._lang, shown, end - begin) else None
+
+    def _is_sentence_in_brackets(self, text: str, end: int, known: int) -> bool:
+        """Whether a sentence in brackets ends there, before the next one begins."""
+        if not (_is_bracketed(text, end) and _begins_sentence(text, end)):
+            return False
+        inside = text[:end].lstrip()[1:-1]
+        if inside[-1] != ".":
+            return True
+        # "(Dr.)" is none; what an abbreviation ends, the engine knows.
+        return " " in inside and _ends_sentence(self._lang, inside + text[end:known], len(inside))
 
     def _forget(self) -> None:
         """Drop what no later decision can ask for."""
@@ -245,7 +255,7 @@ def _is_bracketed(text: str, end: int) -> bool:
         depth += (text[at] == opener) - (text[at] == closer)
         if not depth and at < end - 1:
             return False
-    return depth == 0 and re.search(r"\w{3}", text[opened:end]) is not None
+    return depth == 0
 
 
 def _begins_sentence(text: str, at: int) -> bool:

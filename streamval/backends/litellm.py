@@ -24,7 +24,7 @@ from aiostream import streamcontext
 from streamval.backends.base import MAX_REFUSAL, Backend, Delta
 from streamval.backends.openai import OpenAIBackend, as_chat, response_format
 from streamval.backends.options import SAMPLING, check_options
-from streamval.backends.provider import as_delta, broken_off, close, explained
+from streamval.backends.provider import as_delta, broken_off, close, explained, text_in
 from streamval.errors import BackendError, UsageError
 
 if TYPE_CHECKING:
@@ -120,6 +120,8 @@ class LiteLLMBackend(Backend):
             async for piece in response:
                 started = True
                 delta = as_delta(piece)
+                if raw is not None and not raw.counts:
+                    delta = replace(delta, usage=None)
                 if delta.finish_reason and not _really_finished(response):
                     delta = replace(delta, finish_reason=None)
                 yield delta
@@ -131,6 +133,7 @@ class LiteLLMBackend(Backend):
             problem = explained(
                 *(error, self.model, request, self._params),
                 started=started,
+                answered=response is not None,
                 key_from=self._key_variable(),
             )
         finally:
@@ -201,11 +204,13 @@ class _Raw:
 
     Attributes:
         refusal: The words with which the model refused, so far.
+        counts: Whether it has reported the tokens.
         response: The response of HTTP, where the stream shows it.
     """
 
     def __init__(self, stream: Any) -> None:
         self.refusal = ""
+        self.counts = False
         self.response = getattr(stream, "response", None)
         self._stream = stream
         self._pieces = aiter(stream)
@@ -215,8 +220,14 @@ class _Raw:
 
     async def __anext__(self) -> Any:
         piece = await anext(self._pieces)
+        usage = piece.get("usage") if isinstance(piece, dict) else getattr(piece, "usage", None)
+        self.counts = self.counts or bool(usage)
         for choice in getattr(piece, "choices", None) or ():
-            refusal = getattr(getattr(choice, "delta", None), "refusal", None)
+            said: Any = getattr(choice, "delta", None)
+            content = getattr(said, "content", None)
+            if content is not None and not isinstance(content, str):
+                said.content = text_in(content)  # LiteLLM would drop it
+            refusal = getattr(said, "refusal", None)
             if refusal and len(self.refusal) < MAX_REFUSAL:
                 self.refusal += str(refusal)
         return piece

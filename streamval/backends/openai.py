@@ -115,7 +115,9 @@ class OpenAIBackend(Backend):
                 problem = broken_off(self.model_shown, response.response)
         except Exception as error:  # whatever it is, it ends this stream
             problem = explained(
-                error, self.model_shown, request, made_of, self._params, started=started
+                *(error, self.model_shown, request, made_of, self._params, _keys_of(client)),
+                started=started,
+                answered=response is not None or hasattr(error, "status_code"),
             )
         finally:
             await close([response, client if client is not self._client else None])
@@ -142,6 +144,13 @@ class OpenAIBackend(Backend):
 
 
 _CLIENT = ("base_url", "api_key", "organization", "project", "max_retries", "default_headers")
+
+
+def _keys_of(client: AsyncOpenAI | None) -> dict[str, Any]:
+    """What of a client must not be shown, wherever it got it from."""
+    if client is None:
+        return {}
+    return {"api_key": client.api_key, "headers": dict(client.default_headers)}
 
 
 def _made(made_of: Mapping[str, Any]) -> AsyncOpenAI:

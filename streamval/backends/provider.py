@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamval.backends.base import Delta
@@ -31,30 +32,56 @@ SHOWN = 300
 """Characters of a server's message that an error repeats."""
 
 
-_REFUSED, _FAILED = 400, 500  # the first status of those that HTTP calls so
-
-
 def as_delta(piece: Any) -> Delta:
-    """A piece of a chat or text completion as a delta. Of several answers, only the first counts."""
+    """A piece of a chat or text completion as a delta. Of several answers, only the first counts.
+
+    Raises:
+        StreamBrokenError: If what should be text is something else, or the server says that it has
+            failed.
+    """
     choice = next((c for c in piece.choices or () if not getattr(c, "index", 0)), None)
     said = getattr(choice, "delta", None)
-    text = getattr(choice, "text", None) if said is None else said.content
+    reason = getattr(choice, "finish_reason", None)
+    if reason == "error":  # how OpenRouter ends a stream that broke behind it
+        message = "the server says that the generation has failed, and no more"
+        raise StreamBrokenError(message)
+    refusal = getattr(said, "refusal", None)
     return Delta(
-        text=text or "",
+        text=text_in(getattr(choice, "text", None) if said is None else said.content),
         usage=_usage(getattr(piece, "usage", None)),
-        finish_reason=getattr(choice, "finish_reason", None),
-        refusal=getattr(said, "refusal", None),
+        finish_reason=reason if reason and isinstance(reason, str) else None,
+        refusal=refusal if isinstance(refusal, str) else None,
     )
+
+
+def text_in(content: object) -> str:
+    """The text in the content of a piece: a string, nothing, or (Mistral's) a list of parts.
+
+    Raises:
+        StreamBrokenError: If it is something else.
+
+    Example:
+        >>> text_in([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": []}])
+        'Hi'
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list) and all(isinstance(part, Mapping) for part in content):
+        return "".join(text_in(part.get("text")) for part in content)
+    message = f"the server sent {type(content).__name__} where text is expected"
+    raise StreamBrokenError(message)
 
 
 def _usage(reported: Any) -> Usage | None:
-    if not getattr(reported, "completion_tokens", None):
+    written = _count(getattr(reported, "completion_tokens", None))
+    if not written:
         return None
-    return Usage(
-        prompt_tokens=getattr(reported, "prompt_tokens", None),
-        completion_tokens=reported.completion_tokens,
-        source="backend",
-    )
+    read = _count(getattr(reported, "prompt_tokens", None))
+    return Usage(prompt_tokens=read, completion_tokens=written, source="backend")
+
+
+def _count(number: object) -> int | None:
+    return number if type(number) is int and number >= 0 else None
 
 
 def broken_off(model: str, response: Any) -> StreamBrokenError:
@@ -82,6 +109,7 @@ def explained(
     request: GenerationRequest,
     *secrets: object,
     started: bool,
+    answered: bool = False,
     key_from: str = "OPENAI_API_KEY",
 ) -> BackendError:
     """One clear error for each of the ways in which a provider fails, without a key in it.
@@ -92,6 +120,7 @@ def explained(
         request: What was asked. Its options may hold keys.
         *secrets: More options that may.
         started: Whether something had come already.
+        answered: Whether the server had answered, be it with an error.
         key_from: The variable of the environment that a key would come from.
     """
     import openai  # loaded by whoever got the error
@@ -122,12 +151,16 @@ def explained(
                 "is of no provider that LiteLLM knows; write it as 'provider/model', such as "
                 "'openai/gpt-4o-mini'"
             )
-        case _ if isinstance(error, openai.APIConnectionError) or (
-            "onnection" in said and not _REFUSED <= getattr(error, "status_code", 0) < _FAILED
-        ):
+        case _ if not answered and _is_nobody_there(error):
             kind = ConnectionFailedError
             problem = "does not answer; check the network and api_base"
     return kind(f"{model} {problem}: {said}")
+
+
+def _is_nobody_there(error: Exception) -> bool:
+    import openai  # loaded by whoever got the error
+
+    return isinstance(error, openai.APIConnectionError) or "Connection error" in str(error)
 
 
 async def close(streams: Iterable[Any]) -> None:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
-_NAMES = ("key", "token", "secret", "password", "passwd", "authorization", "credential", "cookie")
+_NAMES = (
+    *("key", "token", "secret", "password", "passwd", "pwd", "passphrase", "auth", "credential"),
+    *("cookie", "bearer", "jwt", "signature"),
+)
+_WHOLE_NAMES = frozenset({"sig", "pw", "pass"})
 _HEADERS = ("headers", "extra_headers", "default_headers")
 _HARMLESS = frozenset(
-    {"max_tokens", "max_completion_tokens", "prompt_cache_key", "tokenizer", "token_size"}
+    {
+        *("max_tokens", "max_completion_tokens", "prompt_cache_key", "tokenizer", "token_size"),
+        *("accept", "accept-encoding", "content-type", "user-agent", "connection", "host"),
+    }
 )
 
 MASK = "***"
@@ -53,16 +61,37 @@ def secrets_in(*sources: object) -> list[str]:
 
 def _under(name: str, value: object) -> list[str]:
     if name in _HEADERS and isinstance(value, Mapping):
-        return [secret for header in value.values() for secret in _words_of(header)]
+        return [
+            secret
+            for header, content in value.items()
+            if not _is_harmless(str(header).lower())
+            for secret in _words_of(content)
+        ]
     if isinstance(value, (str, bytes)) or hasattr(value, "get_secret_value"):
-        return _words_of(value) if _is_secret(name) else []
+        return _words_of(value) if _is_secret(name) else _in_address(value)
     if isinstance(value, (list, tuple)):
         return [secret for item in value for secret in _under(name, item)]
     return secrets_in(value)
 
 
+def _is_harmless(header: str) -> bool:
+    return header in _HARMLESS or header.startswith("x-stainless-")
+
+
+def _in_address(value: object) -> list[str]:
+    """The keys in an address: ``https://example.org/?key=K``."""
+    if not isinstance(value, str) or "?" not in value:
+        return []
+    try:
+        return secrets_in(dict(parse_qsl(urlsplit(value).query)))
+    except ValueError:  # it is no address
+        return []
+
+
 def _is_secret(name: str) -> bool:
-    return name not in _HARMLESS and any(word in name for word in _NAMES)
+    if name in _HARMLESS:
+        return False
+    return name in _WHOLE_NAMES or any(word in name for word in _NAMES)
 
 
 def _words_of(value: object) -> list[str]:
@@ -97,7 +126,9 @@ def without_secrets(text: str, *sources: object) -> str:
     """
     secrets = {*secrets_in(*sources), *secrets_of_environment()}
     for secret in sorted(secrets, key=len, reverse=True):
-        for spelling in {secret, quote(secret, safe="")}:
+        spellings = {secret, *(quote(secret, safe=safe, errors="replace") for safe in ("", "/"))}
+        spellings.add(b64encode(secret.encode(errors="replace")).decode().rstrip("="))
+        for spelling in sorted(spellings, key=len, reverse=True):
             text = re.sub(re.escape(spelling), MASK, text, flags=re.IGNORECASE)
         if " " not in secret:  # of `Bearer K`, only K is a key
             text = _without_pieces(text, secret)

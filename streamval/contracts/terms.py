@@ -62,10 +62,12 @@ def as_json(value: Any) -> str:
         >>> as_json(round_)
         '[[...]]'
     """
-    try:
-        return to_json(value, fallback=repr).decode()
-    except ValueError:  # a cycle, or bytes that are no UTF-8
-        return repr(value)
+    for show in (lambda it: to_json(it, fallback=repr).decode(), repr, object.__repr__):
+        try:
+            return show(value)
+        except Exception:  # noqa: S112  a cycle, odd bytes, a repr that raises: the next one may do
+            continue
+    return type(value).__name__
 
 
 class Typed(Generic[T]):
@@ -211,15 +213,30 @@ class Contract:
             if not any(_takes(method, name) for method in takers)
         }
 
+    @property
+    def _takes_input(self) -> bool:
+        """Whether `act` or `forward` has another argument of the name `input`."""
+        methods = [self.forward] + ([self.stages.act] if self.stages.act else [])
+        return any(
+            list(inspect.signature(m).parameters)[1] != "input" and _takes(m, "input")
+            for m in methods
+        )
+
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """The input, wherever it was given, and the other arguments."""
         if len(args) > 1:
             message = f"a contract takes one input, and other arguments by name, not {len(args)}"
             raise UsageError(message)
+        given = [name for name in dict.fromkeys((self.parameter, "input")) if name in kwargs]
+        given = [name for name in given if name == self.parameter or not self._takes_input]
+        if len(args) + len(given) > 1:
+            by = " and ".join([*(["by position"] if args else []), *(f"as {n!r}" for n in given)])
+            message = f"the input was given twice, {by}"
+            raise UsageError(message)
+        if "prompt" in self.options(kwargs):
+            message = "a contract has a prompt of its own: what changes belongs into the input"
+            raise UsageError(message)
         if args:
-            if self.parameter in kwargs:
-                message = f"the input was given twice, by position and as {self.parameter!r}"
-                raise UsageError(message)
             return args[0], kwargs
         for name in (self.parameter, "input"):
             if name in kwargs:

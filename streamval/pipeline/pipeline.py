@@ -12,7 +12,7 @@ from aiostream import stream
 from streamval import bridge
 from streamval.backends.base import as_messages
 from streamval.backends.default import as_backend
-from streamval.backends.options import STALL_TIMEOUT
+from streamval.backends.options import STALL_TIMEOUT, stall_timeout_of
 from streamval.chunkers.chunking import Chunking, check_chunking, takes_audio
 from streamval.chunkers.json import JSONChunker, JSONDeltaChunker
 from streamval.errors import UsageError
@@ -127,7 +127,7 @@ class Pipeline:
             if judge.judges not in (None, type(nothing)):
                 raise _of_the_other_kind(judge)
         speaker = as_backend(backend)
-        speaker.check_options(options or {})
+        speaker.check_options(stall_timeout_of(options or {})[1])
         self._settings = Settings(
             backend=speaker,
             validation_backend=(
@@ -168,17 +168,19 @@ class Pipeline:
 
         Args:
             prompt: A text, or a list of messages.
-            **options: For this generation, over the pipeline's.
+            **options: For this generation, over the pipeline's: `temperature`, `seed`,
+                `max_tokens` and what else the backend knows; `stall_timeout`, in seconds.
 
         Returns:
             The run.
 
         Raises:
-            UsageError: If `prompt` is no prompt.
+            UsageError: If `prompt` is no prompt, or an option cannot work.
         """
         settings = self._settings
-        request = settings.backend.request(prompt, **{**settings.options, **options})
-        return self.start_request(request)
+        timeout, options = stall_timeout_of({**settings.options, **options}, settings.stall_timeout)
+        request = settings.backend.request(prompt, **options)
+        return self._start(request, replace(settings, stall_timeout=timeout))
 
     def start_request(self, request: GenerationRequest) -> Run:
         """A run of a whole request, as backends get it, not started yet.
@@ -189,10 +191,12 @@ class Pipeline:
         Returns:
             The run.
         """
-        schema = self._settings.schema
-        if schema is not None:
-            request = replace(request, format=schema.type)
-        return Run(self._settings, request, self._loop)
+        return self._start(request, self._settings)
+
+    def _start(self, request: GenerationRequest, settings: Settings) -> Run:
+        if settings.schema is not None:
+            request = replace(request, format=settings.schema.type)
+        return Run(settings, request, self._loop)
 
     async def run(self, prompt: Prompt, **options: Any) -> StreamResult:
         """Generate, judge and repair to the end.

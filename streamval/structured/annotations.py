@@ -85,6 +85,21 @@ def looks_around(constraint: object) -> bool:
         return False
 
 
+def constraints(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[Any]:
+    """The constraints on a type and on all that it is made of, models left out."""
+    yield from metadata
+    for name in ("__value__", "__supertype__"):  # a type alias, a NewType
+        if hasattr(annotation, name):
+            yield from constraints(getattr(annotation, name), ())
+    inner, more = get_args(annotation), ()
+    if get_origin(annotation) is Annotated:
+        inner, more = inner[:1], inner[1:]
+    yield from more
+    for one in inner:
+        if not isinstance(one, (str, bytes, list)):
+            yield from constraints(one, ())
+
+
 def has_validators(model: type[BaseModel], name: str) -> bool:
     """Whether a field has validators that may change its value before it is judged."""
     return any(

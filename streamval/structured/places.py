@@ -31,6 +31,7 @@ from pydantic import (
 from typing_extensions import Unpack
 
 from streamval.structured.annotations import (
+    constraints,
     has_validators,
     is_opaque,
     keys_of,
@@ -171,7 +172,7 @@ class _Type:
 
     def complaint(self, text: str | bytes, path: str) -> str | None:
         judge = self._judge
-        if judge is None or any(map(looks_around, self._metadata)):
+        if judge is None or self._looks_around:
             return None
         raw = text.encode(errors="replace") if isinstance(text, str) else text
         try:
@@ -183,6 +184,10 @@ class _Type:
         return None
 
     @cached_property
+    def _looks_around(self) -> bool:
+        return any(map(looks_around, constraints(self._annotation, self._metadata)))
+
+    @cached_property
     def _judge(self) -> type[BaseModel] | None:
         # A model of one field, as the configuration of a model is one for its fields.
         annotation = self._annotation
@@ -191,7 +196,8 @@ class _Type:
         config: Any = {**self._config, "extra": "ignore", "frozen": False}
         config.pop("alias_generator", None)
         try:
-            judge = create_model("Value", __config__=config, v=(annotation, ...))
+            # With a default, as a validator may ask for the field's, which is not for us to judge.
+            judge = create_model("Value", __config__=config, v=(annotation, None))
             judge.model_rebuild()
         except Exception:  # it cannot be judged by itself; what is around it can
             return None
@@ -222,13 +228,18 @@ class _Alternative:
             return _ANY if is_opaque(origin) else _OBJECT
         if issubclass(origin, Enum):
             plain = all(isinstance(one.value, _SCALAR_TYPES) for one in origin)
-            return _SCALARS if plain else _ANY
+            return _SCALARS if plain and not self._makes_of_others else _ANY
         return _KINDS.get(origin, _ANY)
 
     @cached_property
     def _is_plain(self) -> bool:
         """Whether the constraints only judge a value, and do not make another one of it."""
         return all(isinstance(known, _PLAIN) for known in self._metadata)
+
+    @property
+    def _makes_of_others(self) -> bool:
+        """Whether this enum makes a member of what is none."""
+        return "_missing_" in own_names(self._origin)
 
     @cached_property
     def _words(self) -> list[str] | None:
@@ -239,8 +250,7 @@ class _Alternative:
             return [word for word in get_args(self._annotation) if isinstance(word, str)]
         if isinstance(self._origin, type) and issubclass(self._origin, Enum):
             words = [member.value for member in self._origin]
-            plain = self._origin._missing_.__func__ is Enum._missing_.__func__  # type: ignore[attr-defined]
-            return words if plain and all(isinstance(word, str) for word in words) else None
+            return words if all(isinstance(word, str) for word in words) else None
         return None
 
     @cached_property
@@ -296,7 +306,7 @@ class _Alternative:
             return None
         if fixed:
             limit = len(arguments)
-        elif self._origin is not list:
+        elif self._origin is not list or any(map(_may_leave_out, arguments)):
             limit = None  # of a set, two that are the same count as one
         if limit is not None and index >= limit:
             message = f"there should be at most {limit} items"
@@ -321,6 +331,11 @@ class _Alternative:
             message = f"there is no field {key!r}"
             raise ImpossibleError(message)
         return None
+
+
+def _may_leave_out(item: Any) -> bool:
+    """Whether a list may leave out items of this type (`OnErrorOmit`)."""
+    return any(not isinstance(known, _PLAIN) for known in constraints(item, ()))
 
 
 def name_of(annotation: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 LOOKED_AT = 1000
 """Items of a container that are compared; of a longer one, its length is."""
 
-_CONTAINERS = (list, dict, set, bytearray)
+_CONTAINERS = (list, dict, set, bytearray, deque)
+_VALUES = (str, bytes, int, float, bool, type(None))
 
 
 class SharedState:
@@ -47,8 +49,12 @@ class SharedState:
         if hasattr(type(original), "__copy__"):
             return
         ours = vars(original)
-        for name, value in vars(clone).items():
-            if isinstance(value, _CONTAINERS) and name in ours and ours[name] is value:
+        shared = {name: value for name, value in vars(clone).items() if ours.get(name) is value}
+        for cls in type(original).__mro__:
+            if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:  # a user's own class
+                shared = {**vars(cls), **shared}
+        for name, value in shared.items():
+            if isinstance(value, _CONTAINERS) and not name.startswith("__"):
                 self._found.append((name, value, _state(value)))
 
     def changed(self) -> list[str]:
@@ -77,6 +83,13 @@ def _state(value: Collection[Any]) -> object:
     if len(value) > LOOKED_AT:
         return len(value)
     if isinstance(value, Mapping):
-        return [(id(key), id(item)) for key, item in value.items()]
-    found = [id(item) for item in value]
-    return sorted(found) if isinstance(value, set) else found
+        return [(_seen(key), _seen(item)) for key, item in value.items()]
+    found = [_seen(item) for item in value]
+    return set(found) if isinstance(value, set) else found
+
+
+def _seen(item: object) -> object:
+    """What stands for an item: its value if that is plain, else which one it is, and its size."""
+    if type(item) in _VALUES:
+        return item
+    return (id(item), len(item) if isinstance(item, _CONTAINERS) else None)

@@ -13,6 +13,7 @@ from streamval.errors import (
     BackendError,
     ConnectionFailedError,
     RateLimitError,
+    StallError,
     StreamBrokenError,
     UnknownModelError,
     UsageError,
@@ -189,3 +190,21 @@ def test_wrong_options_are_refused_before_anything_is_asked():
 
 def test_its_key_is_not_shown():
     assert repr(sv.OpenAIBackend("x", api_key=KEY)) == "OpenAIBackend('x')"
+
+
+@pytest.mark.parametrize("model", ["echo-headers", "bad-key"])
+async def test_the_key_of_a_client_of_ones_own_is_not_shown(server, model):
+    async with openai.AsyncOpenAI(
+        base_url=server.url, api_key=KEY, max_retries=0, default_headers={"X-Gate": "open-sesame"}
+    ) as client:
+        with pytest.raises(BackendError) as raised:
+            await sv.Pipeline(sv.OpenAIBackend(model, client=client)).run("Go.")
+    assert KEY not in str(raised.value)
+    assert "open-sesame" not in str(raised.value)
+    assert "there is no key" not in str(raised.value)
+
+
+async def test_a_runs_own_stall_timeout(server):
+    with pytest.raises(StallError):
+        await sv.Pipeline(backend(server, "stalls"), chunking="word").run("Go.", stall_timeout=0.2)
+    assert "stall_timeout" not in server.requests[0].body

@@ -84,3 +84,41 @@ async def test_everything_is_closed_in_order():
 
     await close([None, Async(), Sync(), object()])
     assert closed == ["async", "sync"]
+
+
+@pytest.mark.parametrize("content", [5, True, {"a": 1}, [5], [{"text": 5}]])
+def test_content_that_is_no_text_is_a_broken_stream(content):
+    with pytest.raises(StreamBrokenError, match="where text is expected"):
+        as_delta(piece(said(content)))
+
+
+def test_content_in_parts_is_their_text():
+    parts = [{"type": "text", "text": "Hi "}, {"type": "thinking"}, {"type": "text", "text": "you"}]
+    assert as_delta(piece(said(parts))).text == "Hi you"
+
+
+@pytest.mark.parametrize("reason", [5, "", [], {}])
+def test_a_finish_reason_that_is_none(reason):
+    assert as_delta(piece({"index": 0, "text": "x", "finish_reason": reason})).finish_reason is None
+
+
+def test_a_finish_reason_that_says_failure():
+    with pytest.raises(StreamBrokenError, match="has failed"):
+        as_delta(piece({"index": 0, "text": "x", "finish_reason": "error"}))
+
+
+@pytest.mark.parametrize("count", ["many", [1], 2.5, -5, True])
+def test_a_count_that_is_none(count):
+    usage = SimpleNamespace(prompt_tokens=count, completion_tokens=count)
+    assert as_delta(piece(usage=usage)).usage is None
+
+
+def test_an_error_that_a_server_answered_with_is_no_missing_server():
+    class Failed(openai.APIConnectionError):
+        def __init__(self):
+            Exception.__init__(self, "upstream: Connection error.")
+
+    request = GenerationRequest(())
+    assert type(explained(Failed(), "m", request, started=False, answered=True)) is BackendError
+    missing = explained(Failed(), "m", request, started=False)
+    assert "does not answer" in str(missing)

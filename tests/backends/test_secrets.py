@@ -1,6 +1,7 @@
 """Tests of `streamval.backends.secrets`: no key is shown, wherever it was given."""
 
 import json
+from base64 import b64encode
 from urllib.parse import quote
 
 import pytest
@@ -22,6 +23,9 @@ PLACES = {
     "list": {"api_keys": ["nothing", KEY]},
     "pydantic": {"api_key": SecretStr(KEY)},
     "bytes": {"api_key": KEY.encode()},
+    "in a tool": {"extra_body": {"tools": [{"auth": KEY}]}},
+    "signature": {"extra_query": {"sig": KEY}},
+    "address": {"api_base": f"https://example.org/v1?key={quote(KEY, safe='')}"},
 }
 
 ECHOES = {
@@ -30,6 +34,8 @@ ECHOES = {
     "upper case": str.upper,
     "in a URL": lambda key: "https://x/?key=" + quote(key, safe=""),
     "in JSON": json.dumps,
+    "in a path": quote,
+    "in base 64": lambda key: b64encode(key.encode()).decode(),
     "as a user": lambda key: f"https://{quote(key, safe='')}:x@host/",
     "cut short": lambda key: key[:15] + "…",
 }

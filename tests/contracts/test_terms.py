@@ -7,6 +7,7 @@ import pytest
 
 import streamval as sv
 from streamval import Expression, LLMDataModel, contract
+from streamval.contracts.terms import as_json
 from streamval.errors import InputTypeError, UsageError
 from tests.support.contracts import Answer, Inner, Q, Question, answer, made, says
 
@@ -208,3 +209,35 @@ def test_an_input_that_json_cannot_say_is_asked_about_all_the_same():
 def test_tries_are_a_whole_number(tries):
     with pytest.raises(UsageError, match="whole number"):
         sv.contract(remedy_retry_params={"tries": tries})
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "complaint"),
+    [
+        ((Q,), {"input": Q}, "given twice, by position and as 'input'"),
+        ((), {"question": Q, "input": Q}, "given twice, as 'question' and as 'input'"),
+        ((Q,), {"prompt": "hi"}, "a contract has a prompt of its own"),
+    ],
+)
+def test_what_is_given_twice_goes_to_nobody(args, kwargs, complaint):
+    class Strict(Expression):
+        prompt = "Answer."
+
+        def forward(self, question: Question) -> Answer:
+            return self.contract_result
+
+    contract(backend=says(answer("Ann")))(Strict)
+    with pytest.raises(UsageError, match=complaint):
+        Strict()(*args, **kwargs)
+
+
+def test_values_that_cannot_even_be_shown():
+    class Shy:
+        def __repr__(self):
+            raise ValueError
+
+    deep = []
+    for _ in range(3000):
+        deep = [deep]
+    assert "Shy" in as_json(Shy())
+    assert as_json(deep)

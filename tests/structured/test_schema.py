@@ -18,13 +18,15 @@ from pydantic import (
     Field,
     Json,
     JsonValue,
+    OnErrorOmit,
     RootModel,
     SkipValidation,
     StringConstraints,
     field_validator,
     model_validator,
 )
-from typing_extensions import TypedDict
+from pydantic_core import PydanticUseDefault
+from typing_extensions import TypeAliasType, TypedDict
 
 import streamval as sv
 from streamval.errors import UsageError
@@ -390,6 +392,49 @@ class AroundRoot(BaseModel):
     outer: str = ""
 
 
+def needs_on(value, info):
+    if not info.data.get("on"):
+        raise ValueError("off")
+    return value
+
+
+OnlyOn = TypeAliasType("OnlyOn", Annotated[int, AfterValidator(needs_on)])
+
+
+class Needing(BaseModel):
+    on: bool
+    n: Annotated[int, AfterValidator(needs_on)] | None = None
+    items: list[OnlyOn] = []
+
+
+def default_for_nothing(value):
+    if not value:
+        raise PydanticUseDefault
+    return value
+
+
+class Defaulting(BaseModel):
+    n: Annotated[int, BeforeValidator(default_for_nothing)] = 3
+    items: list[Annotated[int, AfterValidator(default_for_nothing)]] = [1]
+
+
+class Wide(enum.Enum):
+    A = "a"
+
+    @classmethod
+    def _missing_(cls, value):
+        return cls.A
+
+
+class Widely(BaseModel):
+    e: Wide
+    es: list[Wide] = []
+
+
+class Omitting(BaseModel):
+    tags: Annotated[list[OnErrorOmit[int]], Field(max_length=1)]
+
+
 class Pair(enum.Enum):
     ONE = [1, 2]
     TWO = [3]
@@ -406,6 +451,12 @@ class Pair(enum.Enum):
         (dict[str, int], '{"a": 1, "a": 2}', True),
         (AroundRoot, '{"inner": {"a": "more than four"}}', True),
         (AroundRoot, '{"inner": {"a": "x"}, "outer": "more than four"}', False),
+        (Needing, '{"on": true, "n": 1, "items": [1]}', True),
+        (Needing, '{"on": false, "n": 1}', False),
+        (Defaulting, '{"n": null, "items": [0]}', True),
+        (Widely, '{"e": [1], "es": [{"a": 1}, "x"]}', True),
+        (Omitting, '{"tags": ["x", 1]}', True),
+        (Omitting, '{"tags": [2, 1]}', False),
         (Pair, "[1, 2]", True),
         (list[Pair], "[[1, 2], [3]]", True),
         (list[Pair], "[[1, 3]]", False),

@@ -46,6 +46,36 @@ async def test_what_stays_as_it_is_is_no_trap(kept):  # warnings are errors here
     await sv.Pipeline(Spoken("One."), requirements=[Keeps(kept)]).run("go")
 
 
+class AtTheClass(sv.Requirement):
+    seen = []
+
+    def stream_validate(self, chunk, *, backend, ctx):
+        self.seen.append(chunk)
+        return sv.PartialValidationResult("pass")
+
+    judge_whole = False
+
+
+async def test_what_the_class_holds_is_shared_too():
+    with pytest.warns(sv.SharedStateWarning, match="share 'seen'"):
+        await sv.Pipeline(Spoken("One."), requirements=[AtTheClass()]).run("go")
+
+
+async def test_an_item_inside_is_shared_too():
+    def change(kept):
+        kept["a"].append(1)
+
+    with pytest.warns(sv.SharedStateWarning):
+        await sv.Pipeline(Spoken("One."), requirements=[Keeps({"a": []}, change)]).run("go")
+
+
+async def test_an_equal_value_is_no_change():
+    def change(kept):
+        kept[0] = (kept[0] + " ").strip()  # another object of the same value
+
+    await sv.Pipeline(Spoken("One."), requirements=[Keeps(["abc"], change)]).run("go")
+
+
 async def test_reassigning_is_right():
     class Reassigns(Keeps):
         def stream_validate(self, chunk, *, backend, ctx):
