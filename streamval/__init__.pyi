@@ -87,6 +87,7 @@ from .types.context import SimpleContext as SimpleContext
 from .types.results import AttemptResult as AttemptResult
 from .types.results import Failure as Failure
 from .types.results import PartialValidationResult as PartialValidationResult
+from .types.results import Progress as Progress
 from .types.results import StreamResult as StreamResult
 from .types.results import Usage as Usage
 from .types.results import ValidationResult as ValidationResult

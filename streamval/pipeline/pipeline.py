@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sized
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from aiostream import stream
 
 from streamval import bridge
+from streamval.aio.blocking import wait_for
 from streamval.backends.base import as_messages
 from streamval.backends.default import as_backend
 from streamval.backends.options import STALL_TIMEOUT, stall_timeout_of
@@ -22,6 +25,7 @@ from streamval.pipeline.run import Run
 from streamval.pipeline.settings import Settings
 from streamval.requirements.base import as_requirements
 from streamval.requirements.schema import matches
+from streamval.types.results import Progress, T
 from streamval.validation.options import MAX_PENDING_CHUNKS
 
 if TYPE_CHECKING:
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from reactivex import Observable
 
     from streamval.backends.base import Backend, GenerationRequest, Prompt
-    from streamval.events import BaseEvent
+    from streamval.events import Event
     from streamval.requirements.base import Requirement
     from streamval.structured.schema import Schema
     from streamval.types.chunks import Chunk
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound="Prompt")
 
 
-class Pipeline:
+class Pipeline(Generic[T]):
     """Judges a model's output while it is being written.
 
         deltas ─ chunk ─┬─ lane: requirement 1 ─┐
@@ -105,7 +109,7 @@ class Pipeline:
         chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
         validation_backend: Backend | str | None = None,
         options: Mapping[str, Any] | None = None,
-        format: type[Any] | None = None,
+        format: type[T] | None = None,
     ) -> None:
         _check(retry, max_pending_chunks, stall_timeout)
         if retry is not None and retry.requirements is not None:
@@ -163,7 +167,7 @@ class Pipeline:
         """Who judges: the originals, which no run touches."""
         return self._settings.requirements
 
-    def start(self, prompt: Prompt, **options: Any) -> Run:
+    def start(self, prompt: Prompt, **options: Any) -> Run[T]:
         """A run, not started yet: drive it with ``async for`` or ``await``.
 
         Args:
@@ -182,7 +186,7 @@ class Pipeline:
         request = settings.backend.request(prompt, **options)
         return self._start(request, replace(settings, stall_timeout=timeout))
 
-    def start_request(self, request: GenerationRequest) -> Run:
+    def start_request(self, request: GenerationRequest) -> Run[T]:
         """A run of a whole request, as backends get it, not started yet.
 
         Args:
@@ -193,12 +197,12 @@ class Pipeline:
         """
         return self._start(request, self._settings)
 
-    def _start(self, request: GenerationRequest, settings: Settings) -> Run:
+    def _start(self, request: GenerationRequest, settings: Settings) -> Run[T]:
         if settings.schema is not None:
             request = replace(request, format=settings.schema.type)
         return Run(settings, request, self._loop)
 
-    async def run(self, prompt: Prompt, **options: Any) -> StreamResult:
+    async def run(self, prompt: Prompt, **options: Any) -> StreamResult[T]:
         """Generate, judge and repair to the end.
 
         Args:
@@ -213,7 +217,17 @@ class Pipeline:
         """
         return await self.start(prompt, **options)
 
-    def observe(self, prompt: Prompt, **options: Any) -> Observable[BaseEvent]:
+    def run_sync(self, prompt: Prompt, **options: Any) -> StreamResult[T]:
+        """`run`, waited for: from a script, or inside a running loop, as in Jupyter.
+
+        Example:
+            >>> from streamval import ScriptedBackend
+            >>> Pipeline(ScriptedBackend("All is well.")).run_sync("How is it?").text
+            'All is well.'
+        """
+        return wait_for(lambda: self.run(prompt, **options))
+
+    def observe(self, prompt: Prompt, **options: Any) -> Observable[Event]:
         """The events as a cold observable: each subscription is a run.
 
         Disposing cancels the run. An exception that ends it arrives at `on_error`, after its
@@ -222,38 +236,80 @@ class Pipeline:
         as_messages(prompt)
         return bridge.from_async_iterable(lambda: self.start(prompt, **options))
 
+    @overload
+    def map(
+        self,
+        prompts: Iterable[P] | AsyncIterable[P],
+        *,
+        task_limit: int = 8,
+        ordered: bool = True,
+        return_exceptions: Literal[False] = False,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> AsyncGenerator[tuple[P, StreamResult[T]]]: ...
+    @overload
+    def map(
+        self,
+        prompts: Iterable[P] | AsyncIterable[P],
+        *,
+        task_limit: int = 8,
+        ordered: bool = True,
+        return_exceptions: Literal[True],
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> AsyncGenerator[tuple[P, StreamResult[T] | Exception]]: ...
     async def map(
         self,
         prompts: Iterable[P] | AsyncIterable[P],
         *,
         task_limit: int = 8,
         ordered: bool = True,
-    ) -> AsyncGenerator[tuple[P, StreamResult]]:
+        return_exceptions: bool = False,
+        on_progress: Callable[[Progress], object] | None = None,
+    ) -> AsyncGenerator[tuple[P, StreamResult[T] | Exception]]:
         """Run many prompts, several at a time.
 
         Args:
             prompts: The prompts; read only as fast as runs become free.
             task_limit: How many run at once.
             ordered: Yield results in the order of the prompts, else as they come.
+            return_exceptions: Yield the exception that ends a run as its result, and go on with the
+                others. By default it is raised, and the other runs are cancelled.
+            on_progress: Called as each run ends, in the order in which they do, with how far it has
+                come; `sinks.ProgressBar` shows that.
 
         Yields:
             Each prompt with its result.
 
         Raises:
-            UsageError: If `task_limit` is below 1.
-            Exception: What a run raises; the other runs are cancelled then.
+            UsageError: If `task_limit` is below 1, or `prompts` is a single string.
+            Exception: What a run, or `on_progress`, raises.
         """
         if task_limit < 1:
             message = f"task_limit must be at least 1, not {task_limit}"
             raise UsageError(message)
+        if isinstance(prompts, str):
+            message = f"map takes several prompts; write map([{prompts[:40]!r}])"
+            raise UsageError(message)
+        total = len(prompts) if isinstance(prompts, Sized) else None
+        began, progress = time.monotonic(), Progress(total=total)
 
-        async def one(prompt: P, *_: P) -> tuple[P, StreamResult]:
-            return prompt, await self.run(prompt)
+        async def one(prompt: P, *_: P) -> tuple[P, StreamResult[T] | Exception]:
+            nonlocal progress
+            result: StreamResult[T] | Exception
+            try:
+                result = await self.run(prompt)
+            except Exception as error:
+                if not return_exceptions:
+                    raise
+                result = error
+            if on_progress is not None:
+                progress = _further(progress, result, time.monotonic() - began)
+                on_progress(progress)
+            return prompt, result
 
         me = asyncio.current_task()
         cancelled_before = me.cancelling() if me else 0
         asked: Stream[P] = stream.iterate(prompts)
-        results: Stream[tuple[P, StreamResult]] = stream.map(
+        results: Stream[tuple[P, StreamResult[T] | Exception]] = stream.map(
             asked,
             one,
             ordered=ordered,
@@ -268,6 +324,19 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"Pipeline({self.backend!r}, requirements={list(self.requirements)!r})"
+
+
+def _further(before: Progress, result: StreamResult[Any] | Exception, seconds: float) -> Progress:
+    """The progress after one more run."""
+    further = replace(before, done=before.done + 1, seconds=seconds)
+    if isinstance(result, Exception):
+        return replace(further, raised=further.raised + 1)
+    return replace(
+        further,
+        valid=further.valid + result.success,
+        invalid=further.invalid + (not result.success),
+        tokens=further.tokens + result.usage.completion_tokens,
+    )
 
 
 def _of_the_other_kind(requirement: Requirement) -> UsageError:

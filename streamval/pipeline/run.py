@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from aiostream import streamcontext
 from reactivex.disposable import Disposable
@@ -23,17 +23,19 @@ from streamval.events import (
 from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.subscribers import Cancellation, Subscribers, as_observable
+from streamval.types.results import T
 from streamval.types.text import mended
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator
     from types import TracebackType
+    from typing import Self
 
     from reactivex import Observable
     from reactivex.abc import DisposableBase
 
     from streamval.backends.base import GenerationRequest
-    from streamval.events import BaseEvent
+    from streamval.events import Event
     from streamval.pipeline.one_loop import OneLoop
     from streamval.pipeline.settings import Settings
     from streamval.pipeline.subscribers import Overflow, Sink
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from streamval.types.results import StreamResult
 
 
-class Run:
+class Run(Generic[T]):
     """One prompt on its way through a pipeline. Made by `Pipeline.start`.
 
     A run starts when it is first driven, by ``async for`` or ``await``. A subscriber that came
@@ -70,7 +72,7 @@ class Run:
         self._loop = loop
         self._gate = Gate()
         self._subscribers = Subscribers(self._gate)
-        self._task: asyncio.Task[StreamResult | None] | None = None
+        self._task: asyncio.Task[StreamResult[T] | None] | None = None
         self._begun = False
         self._cancelling = False
         self._completed = False
@@ -104,7 +106,7 @@ class Run:
         return Disposable(self._subscribers.add(sink, overflow))
 
     @property
-    def events(self) -> Observable[BaseEvent]:
+    def events(self) -> Observable[Event]:
         """The events as a hot observable: subscribing does not start the run."""
         return as_observable(self.subscribe, lambda: self._error)
 
@@ -126,7 +128,7 @@ class Run:
 
     # Driving
 
-    def __aiter__(self) -> AsyncIterator[BaseEvent]:
+    def __aiter__(self) -> AsyncIterator[Event]:
         if self._iterated:
             message = "a run can be iterated once; use subscribe() to watch it from two places"
             raise RunError(message)
@@ -142,7 +144,7 @@ class Run:
             )
             raise RunError(message)
 
-    async def _iterate(self) -> AsyncGenerator[BaseEvent]:
+    async def _iterate(self) -> AsyncGenerator[Event]:
         self._refuse_subscriber()
         inbox = self._subscribers.inbox()
         task = self._started()
@@ -165,7 +167,7 @@ class Run:
                 if isinstance(event, ChunkEvent):
                     yield event.chunk()
 
-    def __await__(self) -> Generator[Any, None, StreamResult]:
+    def __await__(self) -> Generator[Any, None, StreamResult[T]]:
         return self._ended(self._started()).__await__()
 
     def cancel(self) -> Cancellation:
@@ -196,7 +198,7 @@ class Run:
             with suppress(Exception):
                 await self._ended(self._task)
 
-    async def __aenter__(self) -> Run:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -207,7 +209,7 @@ class Run:
     ) -> None:
         await self.aclose()
 
-    def _started(self) -> asyncio.Task[StreamResult | None]:
+    def _started(self) -> asyncio.Task[StreamResult[T] | None]:
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._loop.enter(loop)
@@ -234,7 +236,7 @@ class Run:
         """Whether this is called from the run's own task."""
         return asyncio.current_task() is self._task
 
-    async def _ended(self, task: asyncio.Task[StreamResult | None]) -> StreamResult:
+    async def _ended(self, task: asyncio.Task[StreamResult[T] | None]) -> StreamResult[T]:
         """Wait for the run. Cancelling the task that waits cancels the run, and waits for its end."""
         self._refuse_subscriber()
         interrupted: asyncio.CancelledError | None = None
@@ -254,7 +256,7 @@ class Run:
         assert result is not None
         return result
 
-    def _left(self, task: asyncio.Task[StreamResult | None]) -> None:
+    def _left(self, task: asyncio.Task[StreamResult[T] | None]) -> None:
         self._loop.leave()
         if not self._completed:  # cancelled before it took its first step
             self._complete(success=False)
@@ -263,7 +265,7 @@ class Run:
 
     # Running
 
-    async def _main(self) -> StreamResult | None:
+    async def _main(self) -> StreamResult[T] | None:
         self._begun = True
         success = False
         interrupted: asyncio.CancelledError | None = None

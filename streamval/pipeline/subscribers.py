@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
     from streamval.aio.gate import Gate
-    from streamval.events import BaseEvent
+    from streamval.events import Event
 
 Overflow: TypeAlias = Literal["hold", "drop"]
 Sink: TypeAlias = "Callable[[Any], object | Awaitable[object]]"
@@ -64,7 +64,7 @@ class Subscribers:
         self._gate = gate
         self._scope: Scope | None = None  # made for the first async sink
         self._sinks: tuple[_Subscriber, ...] = ()  # replaced, not changed, as sinks come and go
-        self._inboxes: list[Inbox[BaseEvent]] = []
+        self._inboxes: list[Inbox[Event]] = []
         self._hurried = False
         self._in_a_hurry: asyncio.Event | None = None  # while `finish` waits
         self.listening = False
@@ -90,14 +90,14 @@ class Subscribers:
 
         return remove
 
-    def inbox(self) -> Inbox[BaseEvent]:
+    def inbox(self) -> Inbox[Event]:
         """A mailbox for the one that iterates the run. When it is full, it pauses the source."""
-        inbox: Inbox[BaseEvent] = Inbox(self._gate)
+        inbox: Inbox[Event] = Inbox(self._gate)
         self._inboxes.append(inbox)
         self.listening = True
         return inbox
 
-    def publish(self, event: BaseEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Hand an event to each of them, in the order they subscribed.
 
         Raises:
@@ -148,18 +148,18 @@ class Subscribers:
         self._sinks = ()  # which know this object: a ring that only a garbage collector would free
 
     def serve(
-        self, work: Callable[[Inbox[BaseEvent]], Coroutine[Any, Any, None]], *, drop: bool
-    ) -> tuple[Inbox[BaseEvent], asyncio.Task[None]]:
+        self, work: Callable[[Inbox[Event]], Coroutine[Any, Any, None]], *, drop: bool
+    ) -> tuple[Inbox[Event], asyncio.Task[None]]:
         """Make a mailbox for an async sink, and start what serves it."""
         if self._scope is None:
             self._scope = Scope(self._gate)
-        mail: Inbox[BaseEvent] = Inbox(self._gate, drop=drop)
+        mail: Inbox[Event] = Inbox(self._gate, drop=drop)
         return mail, self._scope.spawn(work(mail))
 
 
 def as_observable(
     subscribe: Callable[[Sink], DisposableBase], error: Callable[[], BaseException | None]
-) -> Observable[BaseEvent]:
+) -> Observable[Event]:
     """Events as an observable, which ends after a `CompletedEvent`.
 
     Args:
@@ -168,10 +168,10 @@ def as_observable(
     """
 
     def subscribe_observer(
-        observer: ObserverBase[BaseEvent],
+        observer: ObserverBase[Event],
         scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
     ) -> DisposableBase:
-        def on_event(event: BaseEvent) -> None:
+        def on_event(event: Event) -> None:
             observer.on_next(event)
             if isinstance(event, CompletedEvent):
                 failure: Any = error()
@@ -196,11 +196,11 @@ class _Subscriber:
         self._sink = sink
         self._overflow = overflow
         self._subscribers = subscribers
-        self._mail: Inbox[BaseEvent] | None = None
+        self._mail: Inbox[Event] | None = None
         self.task: asyncio.Task[None] | None = None
         self._raised = 0
 
-    def deliver(self, event: BaseEvent) -> None:
+    def deliver(self, event: Event) -> None:
         if self._mail is not None:
             if self.task is not None and not self.task.done():
                 self._mail.put(event)
@@ -227,7 +227,7 @@ class _Subscriber:
             self._mail.clear()
             self._mail.close()
 
-    async def _handle(self, first: Awaitable[object], mail: Inbox[BaseEvent]) -> None:
+    async def _handle(self, first: Awaitable[object], mail: Inbox[Event]) -> None:
         _serving.set(self._subscribers)
         try:
             await self._see_through(first)
@@ -236,7 +236,7 @@ class _Subscriber:
         finally:
             mail.resume()
 
-    async def _call(self, event: BaseEvent) -> None:
+    async def _call(self, event: Event) -> None:
         answer = self._sink(event)
         if _is_to_be_awaited(answer):
             await answer

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from streamval.backends.base import Prompt
     from streamval.chunkers.chunking import Chunking
-    from streamval.events import BaseEvent
+    from streamval.events import Event
     from streamval.pipeline.run import Run
     from streamval.requirements.base import Requirement
     from streamval.types.context import Context
@@ -140,7 +140,7 @@ class StreamChunkingResult:
         self._known = known
         self._failed: list[tuple[Requirement, PartialValidationResult]] = []
         self._chunks: Inbox[str] = Inbox(Gate(), sys.maxsize)
-        self._events: Inbox[BaseEvent] = Inbox(Gate(), sys.maxsize)
+        self._events: Inbox[Event] = Inbox(Gate(), sys.maxsize)
         self._taken: set[str] = set()
         self._ended_naturally = False
         self._result: StreamResult | None = None
@@ -176,7 +176,7 @@ class StreamChunkingResult:
         self._claim("astream()")
         return self._consume()
 
-    def events(self) -> AsyncIterator[BaseEvent]:
+    def events(self) -> AsyncIterator[Event]:
         """The events, up to `CompletedEvent`. An exception is among them as an `ErrorEvent`.
 
         Raises:
@@ -248,7 +248,7 @@ class StreamChunkingResult:
             raise RunError(message)
         self._taken.add(name)
 
-    def _take(self, event: BaseEvent) -> None:
+    def _take(self, event: Event) -> None:
         self._events.put(event)
         if isinstance(event, ChunkEvent):
             self._chunks.put(event.text)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, get_args
 
 from pydantic import Field, PlainSerializer
+from typing_extensions import TypeVar
 
 from streamval.types.frozen import setters
 from streamval.types.text import mended
@@ -235,8 +236,35 @@ class AttemptResult:
     finish_reason: str | None = None
 
 
+T = TypeVar("T", default=Any)
+"""What a pipeline's `format` makes of the output."""
+
+
 @dataclass(frozen=True, slots=True)
-class StreamResult:
+class Progress:
+    """How far `Pipeline.map` has come.
+
+    Attributes:
+        done: Prompts whose runs have ended.
+        total: Prompts in all, where that is known.
+        valid: Of those done, how many succeeded.
+        invalid: How many were never valid.
+        raised: How many ended in an exception (with `return_exceptions`).
+        tokens: Tokens generated.
+        seconds: Since the first run began.
+    """
+
+    done: int = 0
+    total: int | None = None
+    valid: int = 0
+    invalid: int = 0
+    raised: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResult(Generic[T]):
     """How a run went.
 
     Attributes:
@@ -259,6 +287,6 @@ class StreamResult:
     failures: tuple[Failure, ...]
     validations: tuple[ValidationResult, ...]
     usage: Usage
-    parsed: Any = None
+    parsed: T | None = None
     audio: bytes | None = None
     finish_reason: str | None = None

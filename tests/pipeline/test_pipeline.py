@@ -110,3 +110,36 @@ def test_wrong_arguments_are_told_before_anything_starts(options, says):
     with pytest.raises(UsageError, match=says):
         sv.Pipeline(backend, **options)
     assert backend.opened == 0
+
+
+async def test_map_may_return_exceptions_and_tells_how_far_it_is():
+    def speak(prompt):
+        if prompt == "bad":
+            raise LookupError("no words")
+        return [prompt]
+
+    calm = sv.stream_check(lambda text: "!" not in text, "stay calm")
+    pipeline = sv.Pipeline(sv.IterableBackend(speak), requirements=[calm])
+    seen = []
+    results = [
+        (prompt, result)
+        async for prompt, result in pipeline.map(
+            ["One.", "bad", "Two!"], task_limit=1, return_exceptions=True, on_progress=seen.append
+        )
+    ]
+    assert [prompt for prompt, _ in results] == ["One.", "bad", "Two!"]
+    assert isinstance(results[1][1], LookupError)
+    assert [(p.done, p.total, p.valid, p.invalid, p.raised) for p in seen] == [
+        *((1, 3, 1, 0, 0), (2, 3, 1, 0, 1), (3, 3, 1, 1, 1)),
+    ]
+    with pytest.raises(LookupError):
+        [pair async for pair in pipeline.map(["bad"])]
+
+
+async def test_map_does_not_take_a_text_for_prompts():
+    with pytest.raises(sv.errors.UsageError, match="map takes several prompts"):
+        [pair async for pair in sv.Pipeline(sv.ScriptedBackend("x")).map("One.")]
+
+
+async def test_run_sync_inside_a_running_loop():
+    assert sv.Pipeline(sv.ScriptedBackend("All is well.")).run_sync("go").text == "All is well."

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import assert_type
 
+from pydantic import BaseModel
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -15,12 +16,36 @@ async def drive(pipeline: sv.Pipeline) -> None:
     assert_type(await pipeline.run("go"), sv.StreamResult)
     async with pipeline.start("go") as run:
         async for event in run:
-            assert_type(event, BaseEvent)
+            if event.type == "chunk":
+                assert_type(event, sv.ChunkEvent)
+            elif event.type == "retry":
+                assert_type(event.keep_chunks, int)
         async for piece in run.chunks():
             assert_type(piece, sv.Chunk)
     async for prompt, result in pipeline.map(["a"]):
         assert_type(prompt, str)
         assert_type(result, sv.StreamResult)
+    async for _, outcome in pipeline.map(["a"], return_exceptions=True):
+        assert_type(outcome, sv.StreamResult | Exception)
+
+
+class City(BaseModel):
+    name: str
+
+
+async def typed() -> None:
+    cities = sv.Pipeline(sv.ScriptedBackend("x"), format=City)
+    assert_type(cities, sv.Pipeline[City])
+    assert_type((await cities.run("go")).parsed, City | None)
+    assert_type(cities.run_sync("go").parsed, City | None)
+    assert_type((await cities.start("go")).parsed, City | None)
+
+
+def on_event(event: sv.Event) -> None: ...
+
+
+def subscribed(run: sv.Run) -> None:
+    run.subscribe(on_event)
 
 
 def compose(backend: sv.Backend, judge: sv.Requirement) -> Observable[sv.Chunk]:

@@ -1,0 +1,83 @@
+"""`ProgressBar`: how far `Pipeline.map` has come, in a terminal or a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as RichProgress
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from rich.console import Console as RichConsole
+
+    from streamval.types.results import Progress
+
+
+class ProgressBar:
+    """Shows how far `Pipeline.map` has come: prompts, verdicts, tokens a second, time left.
+
+    A context manager: the bar stays as it is when it is left.
+
+    Args:
+        console: A rich console to draw on; by default standard error, where it hurts no pipe.
+
+    Example:
+        >>> import io
+        >>> from rich.console import Console as RichConsole
+        >>> from streamval.types.results import Progress
+        >>> out = io.StringIO()
+        >>> with ProgressBar(RichConsole(file=out, width=100)) as show:
+        ...     show(Progress(done=3, total=3, valid=2, invalid=1, tokens=60, seconds=2.0))
+        >>> "3/3" in out.getvalue(), "2 valid, 1 not, 30 tokens/s" in out.getvalue()
+        (True, True)
+    """
+
+    def __init__(self, console: RichConsole | None = None) -> None:
+        from rich.console import Console as RichConsole  # as its name is taken above
+
+        self._bar = RichProgress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console or RichConsole(stderr=True),
+        )
+        self._task: TaskID = self._bar.add_task("", total=None)
+
+    def __call__(self, progress: Progress) -> None:
+        """Show it."""
+        parts = [f"{progress.valid} valid", f"{progress.invalid} not"]
+        if progress.raised:
+            parts.append(f"{progress.raised} raised")
+        if progress.seconds:
+            parts.append(f"{progress.tokens / progress.seconds:.0f} tokens/s")
+        self._bar.update(
+            self._task,
+            completed=progress.done,
+            total=progress.total,
+            description=", ".join(parts),
+        )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._bar.stop()

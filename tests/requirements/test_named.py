@@ -1,0 +1,60 @@
+"""Tests of `streamval.requirements.named`."""
+
+import pytest
+
+import streamval as sv
+from streamval.errors import UsageError
+from streamval.requirements.named import (
+    ready_requirements,
+    requirement_named,
+    requirement_written,
+)
+
+ARGUMENTS = {
+    "word_limit": {"at_most": 3},
+    "sentence_limit": {"at_most": 3},
+    "char_limit": {"at_most": 3},
+    "forbidden_words": ["acme"],
+    "forbidden_pattern": "acme",
+    "required_words": ["acme"],
+    "required_pattern": "acme",
+    "language": "en",
+    "allowed_hosts": ["example.org"],
+}
+
+
+@pytest.mark.parametrize("name", ready_requirements())
+def test_each_can_be_made_by_its_name_and_says_what_it_does(name):
+    ready = ready_requirements()[name]
+    assert isinstance(requirement_named(name, ARGUMENTS.get(name)), sv.Requirement)
+    assert ready.summary.endswith(".")
+    assert ready.fails
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "says"),
+    [
+        ("acme", None, "no ready requirement is called 'acme'; there are word_limit"),
+        ("word_limit", {"at_mst": 3}, "word_limit cannot be made so"),
+        ("word_limit", 3, "it takes at_least"),
+        ("no_repetition", {"at_least": 3}, "it takes min_words"),
+        ("language", "klingon", "klingon"),
+        ("forbidden_pattern", "(", "pattern"),
+    ],
+)
+def test_what_cannot_be_made_is_said(name, given, says):
+    with pytest.raises(UsageError, match=says):
+        requirement_named(name, given)
+
+
+def test_options_of_every_requirement_go_through():
+    assert requirement_named("no_repetition", {"timeout": 3}).timeout == 3
+    assert not requirement_named("no_secrets", {"hold": False}).hold
+
+
+def test_as_a_command_line_writes_them():
+    assert requirement_written(" no_secrets ").hold
+    assert requirement_written('word_limit={"at_most": 80}').description == "at most 80 words"
+    assert requirement_written('forbidden_words=["a=b"]').description == 'never say "a=b"'
+    with pytest.raises(UsageError, match="must be JSON"):
+        requirement_written("language=en")
