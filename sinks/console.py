@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from streamval.events import BaseEvent
 
 FRAMES_A_SECOND = 15
+_KEPT = {
+    "continue": "went on from there",
+    "ask": "was asked to go on from there",
+    "restart": "began again",
+}
 _CUT = {
     "length": "cut off by the limit on tokens",
     "max_tokens": "cut off by the limit on tokens",
@@ -102,7 +107,7 @@ class _Picture:
                     row.state = "pass" if verdict else "fail"
                     row.reason = visible(verdict.reason or verdict.error or "")
             case RetryEvent():
-                kept = "went on from there" if event.mode == "continue" else "began again"
+                kept = _KEPT[event.mode]
                 self.history.append((event.attempt - 1, visible(event.reason), kept))
                 self.attempt, self.unchecked, self.cut = event.attempt, "", ""
                 del self.delivered[event.keep_chunks :]

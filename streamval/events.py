@@ -161,14 +161,15 @@ class RetryEvent(BaseEvent):
         attempt: The one starting, 2 or more.
         reason: Why the last one was rejected.
         failures: Every requirement that failed, with its reason.
-        mode: `"continue"` from the last good chunk, or `"restart"`.
+        mode: `"continue"` from the last good chunk, `"ask"` where the model was asked in words to go on
+            from there, or `"restart"`.
         keep_chunks: How many delivered chunks still stand; a UI discards the rest.
     """
 
     type: Literal["retry"] = "retry"
     reason: str
     failures: tuple[Failure, ...]
-    mode: Literal["continue", "restart"]
+    mode: Literal["continue", "restart", "ask"]
     keep_chunks: int
 
 

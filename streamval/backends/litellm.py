@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from aiostream import streamcontext
 
 from streamval.backends.base import MAX_REFUSAL, Backend, Delta
+from streamval.backends.continuing import ALWAYS, way_of
 from streamval.backends.openai import OpenAIBackend, as_chat, response_format
 from streamval.backends.options import SAMPLING, check_options
 from streamval.backends.provider import as_delta, broken_off, close, explained, text_in
@@ -46,9 +47,9 @@ class LiteLLMBackend(Backend):
             https://docs.litellm.ai/docs/providers.
         completion: `"chat"` or `"text"`; by default `"text"` for a model whose name begins with
             ``text-completion-``.
-        supports_prefix: Whether it can continue a prefix. By default yes for text completions,
-            and for chat models of which LiteLLM knows that they continue the assistant's last
-            message.
+        supports_prefix: Whether it can continue a prefix. By default yes for text completions, for
+            chats with Mistral, DeepSeek, Ollama and vLLM, and for other chat models of which LiteLLM
+            knows that they continue the assistant's last message (Anthropic's, mostly).
         adapters: Low-rank adapters for an `ALoraRequirement`, by name: the model name under
             which the server has one (as vLLM does), or the options that switch it on (llama.cpp:
             ``{"extra_body": {"lora": [{"id": 0, "scale": 1.0}]}}``).
@@ -175,14 +176,15 @@ class LiteLLMBackend(Backend):
         }
         # LiteLLM and the client below it would each try again: the client does, LiteLLM does not.
         params.setdefault("num_retries", 0 if not params["max_retries"] else None)
-        messages = as_chat(request)
+        messages, more = as_chat(request, way_of(self._provider()))
         if self._completion == "text":
-            prompt = "\n\n".join(turn["content"] for turn in messages)
+            said = [message.content for message in request.messages]
+            prompt = "\n\n".join(said) + (request.prefix or "")
             return await self._litellm.atext_completion(prompt=prompt, **params)
         if request.format is not None:
             params["response_format"] = response_format(request.format)
-        if request.prefix:
-            messages[-1]["prefix"] = True
+        if more:
+            params["extra_body"] = {**(params.get("extra_body") or {}), **more}
         return await self._litellm.acompletion(messages=messages, **params)
 
     def _key_variable(self) -> str:
@@ -193,10 +195,19 @@ class LiteLLMBackend(Backend):
         return f"{provider.upper()}_API_KEY"
 
     def _continues_assistant(self) -> bool:
+        if (provider := self._provider()) in ALWAYS:
+            return True
         try:
-            return bool(self._litellm.supports_assistant_prefill(self.model))
+            known = self._litellm.get_model_info(self.model)
         except Exception:  # a model that LiteLLM has not heard of
-            return False
+            return provider == "openrouter" and "anthropic/" in self.model
+        return bool(known.get("supports_assistant_prefill"))
+
+    def _provider(self) -> str:
+        try:
+            return str(self._litellm.get_llm_provider(self.model)[1])
+        except Exception:  # LiteLLM will say so when it is asked to generate
+            return self.model.partition("/")[0]
 
 
 class _Raw:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamval.backends.base import Backend, Delta
+from streamval.backends.continuing import continued
 from streamval.backends.options import SAMPLING, check_options
 from streamval.backends.provider import as_delta, broken_off, close, explained
 from streamval.errors import BackendError, UsageError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from streamval.backends.base import GenerationRequest
+    from streamval.backends.continuing import Continues
 
 Completion = Literal["chat", "text"]
 
@@ -35,8 +37,10 @@ class OpenAIBackend(Backend):
         client: Your own `openai.AsyncOpenAI`, in place of the two before. It is never closed, and
             keeps its connections; without one, each generation has a client of its own.
         completion: `"chat"` or `"text"`: which of the two completions.
-        supports_prefix: Whether the model can continue a prefix: by default yes for text
-            completions only. In a chat, the prefix goes in as the assistant's last message.
+        continues: How a chat's server continues the assistant's last message, where it can:
+            `"message"` as it is (llama.cpp, Ollama, Anthropic, OpenRouter), `"flag"` where that has
+            ``"prefix": true`` (Mistral, DeepSeek), `"vllm"` by `continue_final_message`. Text
+            completions always continue.
         **params: Defaults for each generation: `temperature`, `seed`, `max_tokens`, … What the
             `openai` package does not know goes into the body as it is. `organization`, `project`,
             `timeout`, `max_retries` (by default 0) and `default_headers` are the client's.
@@ -61,7 +65,7 @@ class OpenAIBackend(Backend):
         api_key: str | None = None,
         client: AsyncOpenAI | None = None,
         completion: Completion = "chat",
-        supports_prefix: bool | None = None,
+        continues: Continues | None = None,
         **params: Any,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
@@ -69,6 +73,9 @@ class OpenAIBackend(Backend):
             raise UsageError(message)
         if completion not in ("chat", "text"):
             message = f"completion must be 'chat' or 'text', not {completion!r}"
+            raise UsageError(message)
+        if continues not in (None, "message", "flag", "vllm"):
+            message = f"continues must be 'message', 'flag' or 'vllm', not {continues!r}"
             raise UsageError(message)
         check_options(params)
         made_of = {"base_url": base_url, "api_key": api_key}
@@ -84,7 +91,8 @@ class OpenAIBackend(Backend):
         self._params = {name: value for name, value in params.items() if name not in SAMPLING}
         self._client = client
         self._completion = completion
-        self.supports_prefix = completion == "text" if supports_prefix is None else supports_prefix
+        self._continues: Continues = continues or "message"
+        self.supports_prefix = completion == "text" or continues is not None
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse several answers, and misspelt names."""
@@ -134,7 +142,8 @@ class OpenAIBackend(Backend):
             params["prompt"] = "\n\n".join(said) + (request.prefix or "")
         else:
             create = client.chat.completions.create
-            params["messages"] = as_chat(request)
+            params["messages"], more = as_chat(request, self._continues)
+            params.update(more)
             if request.format is not None:
                 params["response_format"] = response_format(request.format)
         known = inspect.signature(create).parameters
@@ -159,14 +168,14 @@ def _made(made_of: Mapping[str, Any]) -> AsyncOpenAI:
     return openai.AsyncOpenAI(**{"max_retries": 0, **made_of})
 
 
-def as_chat(request: GenerationRequest) -> list[dict[str, Any]]:
-    """The messages of a request, a prefix as the assistant's last one."""
+def as_chat(
+    request: GenerationRequest, way: Continues
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The messages of a request, a prefix as the assistant's last one, and what else it takes."""
     messages: list[dict[str, Any]] = [
         {"role": message.role, "content": message.content} for message in request.messages
     ]
-    if request.prefix:
-        messages.append({"role": "assistant", "content": request.prefix})
-    return messages
+    return messages, continued(messages, request.prefix, way) if request.prefix else {}
 
 
 def response_format(format: type[Any]) -> dict[str, Any]:

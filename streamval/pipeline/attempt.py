@@ -22,6 +22,7 @@ from streamval.events import (
 from streamval.operators.chunk import chunk
 from streamval.operators.release import release
 from streamval.operators.validate import validate
+from streamval.pipeline.seam import mend_seam
 from streamval.requirements.schema import MatchesSchema
 from streamval.requirements.whole import judge_whole
 from streamval.types.context import Context
@@ -114,11 +115,14 @@ class Attempt:
         """The whole way from the backend's deltas to the chunks that may be delivered."""
         settings, request = self._settings, self.request
         ctx = Context(request.messages)
+        asked = settings.retry.asked(request) if settings.retry else request
         deltas: Observable[str] = bridge.from_async_iterable(
-            lambda: settings.backend.stream(request),
+            lambda: settings.backend.stream(asked),
             read=self._reader(),
             stall_timeout=settings.stall_timeout,
         )
+        if request.prefix and asked.prefix is None:  # a model that was asked in words to go on
+            deltas = deltas.pipe(mend_seam(request.prefix))
         texts: Observable[str] = deltas.pipe(*settings.delta_operators)
         checks = texts.pipe(
             chunk(

@@ -96,7 +96,7 @@ class Attempts:
                 RetryEvent,
                 reason="; ".join(str(failure) for failure in attempt.failures),
                 failures=attempt.failures,
-                mode="restart" if prefix is None else "continue",
+                mode="restart" if prefix is None else "ask" if retry.mode == "ask" else "continue",
                 keep_chunks=self.delivered.chunks,
             )
             if self.cancelled:  # a subscriber has cancelled the run

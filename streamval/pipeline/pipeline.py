@@ -151,9 +151,12 @@ class Pipeline(Generic[T]):
         )
         if retry is not None and retry.mode == "continue" and not speaker.supports_prefix:
             message = (
-                f"{speaker!r} cannot continue a prefix; use Repair(mode='restart'), or leave "
-                "the mode out to continue only where the backend can"
+                f"{speaker!r} cannot continue a prefix; use Repair(mode='ask') to ask it in words, "
+                "mode='restart', or leave the mode out to continue only where the backend can"
             )
+            raise UsageError(message)
+        if retry is not None and retry.mode == "ask" and nothing == b"":
+            message = "Repair(mode='ask') asks in words, and this is a pipeline of sound"
             raise UsageError(message)
         self._loop = OneLoop()
 

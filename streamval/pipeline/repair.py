@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamval.requirements.base import Requirement
     from streamval.types.results import Failure
 
-Mode: TypeAlias = Literal["continue", "restart"]
+Mode: TypeAlias = Literal["continue", "restart", "ask"]
 Template: TypeAlias = "str | Callable[[str, Sequence[Failure]], str]"
 
 TEMPLATE = """\
@@ -26,6 +26,14 @@ TEMPLATE = """\
 {prompt}"""
 """The prompt of a new attempt. The original prompt stays last, so that a base model, which only
 continues text, goes on from it."""
+
+ASK = """\
+(That is good so far, and it is not finished. Go on from its last words: "{last_words}"
+Write only what comes next. Repeat nothing, and do not say that you go on.)"""
+"""How a chat model is asked to go on from what is kept."""
+
+LAST_WORDS = 80
+"""Characters of the end of what is kept that are quoted to it."""
 
 RAISED_TEMPERATURE = 0.7
 """What a temperature of 0 becomes: at 0 most models would write the same again."""
@@ -39,8 +47,10 @@ class Repair:
         loop_budget: Attempts in all, the first included.
         mode: `"continue"` keeps the delivered chunks, hands them to the backend as a prefix and
             generates only what follows; requirements resume from their state after the last kept
-            chunk. `"restart"` begins anew. `None`: continue where the backend can. A failed final
-            validation always restarts, as there is no chunk to blame.
+            chunk. `"restart"` begins anew. `"ask"`, for chat models that cannot continue a prefix,
+            keeps the chunks as `"continue"` does, and asks the model in words to go on from them;
+            what it repeats or announces is dropped. `None`: continue where the backend can, else
+            restart. A failed final validation always restarts, as there is no chunk to blame.
         template: The prompt of a new attempt: a string with ``{prompt}`` and ``{failures}`` (a
             line each), or a function of the prompt and the failures.
         requirements: Judge by these, in place of those given with the pipeline or instruction.
@@ -62,8 +72,8 @@ class Repair:
         if not isinstance(self.loop_budget, int) or self.loop_budget < 1:
             message = f"loop_budget counts attempts in all and must be at least 1, not {self.loop_budget!r}"
             raise UsageError(message)
-        if self.mode not in (None, "continue", "restart"):
-            message = f"mode must be 'continue', 'restart' or None, not {self.mode!r}"
+        if self.mode not in (None, "continue", "restart", "ask"):
+            message = f"mode must be 'continue', 'restart', 'ask' or None, not {self.mode!r}"
             raise UsageError(message)
         if isinstance(self.template, str) and "{prompt}" not in self.template:
             message = "the template must contain {prompt}, and should contain {failures}"
@@ -75,7 +85,22 @@ class Repair:
 
     def continues(self, *, supports_prefix: bool) -> bool:
         """Whether a failure in mid-stream continues from the last good chunk."""
-        return supports_prefix and self.mode != "restart"
+        return self.mode == "ask" or (supports_prefix and self.mode != "restart")
+
+    def asked(self, request: GenerationRequest) -> GenerationRequest:
+        """A request as the backend gets it: in the mode `"ask"`, with its prefix as a turn."""
+        if self.mode != "ask" or request.prefix is None:
+            return request
+        last_words = request.prefix[-LAST_WORDS:].strip()
+        return replace(
+            request,
+            prefix=None,
+            messages=(
+                *request.messages,
+                Message("assistant", request.prefix),
+                Message("user", ASK.format(last_words=last_words)),
+            ),
+        )
 
     def request(
         self,

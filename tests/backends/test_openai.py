@@ -149,7 +149,7 @@ async def test_a_run_may_go_to_another_address(server):
 
 @both
 async def test_a_prefix_is_continued(server, completion):
-    speaking = backend(server, "fine", completion, supports_prefix=True)
+    speaking = backend(server, "fine", completion, continues="message")
     async for _ in speaking.stream(replace(speaking.request("Say it."), prefix="One was")):
         pass
     body = server.requests[0].body

@@ -1,5 +1,7 @@
 """Tests of `streamval.pipeline.attempts`."""
 
+import pytest
+
 import streamval as sv
 from tests.support.sources import Judge, Spoken, fails_on, watch
 
@@ -55,3 +57,46 @@ async def test_a_failed_final_validation_restarts_even_where_the_backend_can_con
     retry = next(event for event in events if event.type == "retry")
     assert (retry.mode, retry.keep_chunks) == ("restart", 0)
     assert events[-1].full_text == "Right."
+
+
+async def test_a_chat_model_is_asked_in_words_to_go_on():
+    calm = sv.stream_check(lambda text: (not text.endswith("!"), "it shouts"), "stay calm")
+    backend = Spoken(
+        ["All is well. ", "It is fine. ", "Help! ", "More. "],
+        ["Sure, I'll continue:\n\nIt is ", "fine. We go on."],
+    )
+    pipeline = sv.Pipeline(backend, requirements=[calm], retry=sv.Repair(mode="ask"))
+    run = pipeline.start("How is it?")
+    events = []
+    run.subscribe(events.append)
+    result = await run
+    assert result.success
+    assert result.text == "All is well. It is fine. We go on."
+    (retry,) = [event for event in events if event.type == "retry"]
+    assert (retry.mode, retry.keep_chunks) == ("ask", 2)
+    asked = backend.requests[1]
+    assert asked.prefix is None
+    assert [message.role for message in asked.messages] == ["user", "assistant", "user"]
+    assert "it shouts" in asked.messages[0].content
+    assert asked.messages[1].content == "All is well. It is fine."
+    assert 'from its last words: "All is well. It is fine."' in asked.messages[2].content
+    chunks = [event.chunk() for event in events if event.type == "chunk"]
+    assert [(chunk.index, chunk.attempt) for chunk in chunks] == [(0, 1), (1, 1), (2, 2)]
+    assert "".join(chunk.separator + chunk.text for chunk in chunks) == result.text
+
+
+async def test_asking_is_never_the_default_and_not_for_sound():
+    assert sv.Repair().mode is None
+    with pytest.raises(sv.errors.UsageError, match="asks in words"):
+        sv.Pipeline(
+            Spoken(b""),
+            chunking=lambda: sv.chunkers.FrameChunker(0.02),
+            retry=sv.Repair(mode="ask"),
+        )
+
+
+async def test_an_answer_that_is_only_repeated_ends_there():
+    calm = sv.stream_check(lambda text: not text.endswith("!"), "stay calm")
+    backend = Spoken(["All is well. ", "Help! "], ["All is ", "well."])
+    result = await sv.Pipeline(backend, requirements=[calm], retry=sv.Repair(mode="ask")).run("go")
+    assert (result.success, result.text) == (True, "All is well.")

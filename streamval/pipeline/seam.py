@@ -1,0 +1,179 @@
+"""The seam between kept text and what a chat model writes when it is asked to go on from there.
+
+A model that cannot continue a prefix is asked to, in words. Some begin with the right word. Others
+repeat the last sentence, or all of it, greet, announce that they go on, or begin with an ellipsis.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from reactivex import Observable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+
+LOOKED_BACK = 2000
+"""Characters of the kept text in which a repetition is looked for."""
+
+ANNOUNCED = 160
+"""Characters of the longest announcement that is waited for."""
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_ELLIPSIS = re.compile(r"^(\s*)(?:\.{2,}|…)\s*")
+_LEAD = re.compile(r"\s*(?:\.{2,}|…|[\"“'*_`>-])*\s*")
+_OPENERS = (
+    *("sure", "of course", "certainly", "absolutely", "okay", "ok", "alright", "understood"),
+    *("here is", "here's", "here’s", "here goes", "continuing", "continued", "continuation"),
+    *("i'll", "i’ll", "i will", "let me", "let's", "let’s", "allow me", "my apologies"),
+    *("apologies", "sorry", "hello", "hi", "hey", "got it", "thank you", "thanks"),
+)
+# One of them alone, or in a sentence that is about going on. Anything else is text.
+_ANNOUNCEMENT = re.compile(
+    rf"""[\s*_"“]* (?:{"|".join(re.escape(opener).replace(" ", " ") for opener in _OPENERS)}) \b
+    (?: [^\n.!:]{{0,120}}? \b(?:continu\w*|go(?:ing)?\ on|left\ off|the\ rest|pick(?:ing)?\ up) \b [^\n.!:]{{0,80}} )?
+    [*_"”]* (?: [.!:…]+ [*_"”]* (?=\s) | (?=\n) ) \s*
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_AT_MOST = 3
+"""Announcements, one after the other."""
+
+
+class _Token(NamedTuple):
+    word: str
+    end: int
+
+
+def _without_announcements(text: str) -> str:
+    for _ in range(_AT_MOST):
+        announced = _ANNOUNCEMENT.match(text)
+        if announced is None:
+            break
+        text = text[announced.end() :]
+    return text
+
+
+def _may_announce(text: str) -> bool:
+    """Whether it may go on as an announcement."""
+    begun = text.lstrip(' \n*_"“').casefold()
+    if any(opener.startswith(begun) for opener in _OPENERS):
+        return True
+    opened = any(begun.startswith(opener) for opener in _OPENERS)
+    return (
+        opened and len(begun) < ANNOUNCED and not re.search(r"[.!:…][*_\"”]*\s+\S|\n\s*\S", begun)
+    )
+
+
+def _lead(text: str) -> int:
+    """Where words begin, behind an ellipsis or quotation marks."""
+    found = _LEAD.match(text)
+    return found.end() if found else 0
+
+
+def _tokens(text: str) -> list[_Token]:
+    return [_Token(found[0].casefold(), found.end()) for found in _TOKEN.finditer(text)]
+
+
+class Seam:
+    """Lets through what follows kept text, less what repeats or announces it.
+
+    Holds text back only while it may still be a repetition or an announcement. Words are compared,
+    in any case and spacing.
+
+    Args:
+        kept: The text that the model was asked to go on from.
+
+    Example:
+        >>> seam = Seam("It rains. The sea is blue.")
+        >>> [seam.feed(piece) for piece in ["Sure, going on:\\n", "...the sea is ", "blue. It is", " deep."]]
+        ['', '', ' It is', ' deep.']
+    """
+
+    def __init__(self, kept: str) -> None:
+        self._kept = [token.word for token in _tokens(kept[-LOOKED_BACK:])]
+        self._ends_in_space = kept[-1:].isspace()
+        self._held: str | None = ""
+
+    def feed(self, text: str) -> str:
+        """Take the next piece; return what is certain of it."""
+        if self._held is None:
+            return text
+        self._held += text
+        return "" if self._may_change() else self._decide()
+
+    def flush(self) -> str:
+        """What is held back, as nothing more comes."""
+        return "" if self._held is None else self._decide()
+
+    def _may_change(self) -> bool:
+        """Whether more text may show that what is held back is no new text."""
+        rest = _without_announcements(self._held or "")
+        if rest.endswith("\n") or _may_announce(rest):
+            return True
+        rest = rest[_lead(rest) :]
+        if not rest:
+            return True
+        # The last word may not be whole, and the next one may match as well.
+        *whole, last = [token.word for token in _tokens(rest)] or [""]
+        for size in range(len(whole) + 1, len(self._kept) + 1):
+            tail = self._kept[-size:]
+            if tail[: len(whole)] == whole and tail[len(whole)].startswith(last):
+                return True
+        # Marks that end a repetition may be spread over pieces, as in **these**.
+        return not rest.strip("\"”'*_` ") or self._repeated(rest) >= len(rest.rstrip("\"”'*_`"))
+
+    def _repeated(self, text: str) -> int:
+        """How much of a text is the end of what was kept: two words at least."""
+        tokens = _tokens(text)
+        words = [token.word for token in tokens]
+        for size in range(min(len(words), len(self._kept)), 1, -1):
+            if self._kept[-size:] == words[:size]:
+                return tokens[size - 1].end
+        return 0
+
+    def _decide(self) -> str:
+        held, self._held = _without_announcements(self._held or ""), None
+        lead = _lead(held)
+        rest = held[lead:]
+        if repeated := self._repeated(rest):
+            return self._joined(rest[repeated:].lstrip("\"”'*_`"))
+        return self._joined(_ELLIPSIS.sub(r"\1", held))
+
+    def _joined(self, text: str) -> str:
+        """The text with the space that the seam lacks, if it lacks one."""
+        if not text or self._ends_in_space or text[0].isspace() or text[0] in ",;:.!?)]}”’":
+            return text
+        return f" {text}"
+
+
+def mend_seam(kept: str) -> Callable[[Observable[str]], Observable[str]]:
+    """An operator: the deltas of a model that was asked to go on from kept text, through a `Seam`."""
+
+    def operator(source: Observable[str]) -> Observable[str]:
+        def subscribe(
+            observer: ObserverBase[str], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            seam = Seam(kept)
+
+            def pass_on(text: str) -> None:
+                if text:
+                    observer.on_next(text)
+
+            def on_completed() -> None:
+                pass_on(seam.flush())
+                observer.on_completed()
+
+            return source.subscribe(
+                lambda text: pass_on(seam.feed(text)),
+                observer.on_error,
+                on_completed,
+                scheduler=scheduler,
+            )
+
+        return Observable(subscribe)
+
+    return operator
