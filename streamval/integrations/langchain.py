@@ -1,0 +1,146 @@
+"""`JudgedChatModel`: a pipeline as a chat model of LangChain, in a chain or in LangGraph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.outputs.chat_generation import ChatGeneration
+from pydantic import ConfigDict
+
+from streamval.aio.blocking import wait_for
+from streamval.errors import UsageError
+from streamval.events import ChunkEvent, CompletedEvent, RetryEvent, StreamingDoneEvent
+from streamval.pipeline.pipeline import Pipeline  # noqa: TC001  pydantic reads the annotation
+from streamval.types.context import Message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from langchain_core.callbacks import (
+        AsyncCallbackManagerForLLMRun,
+        CallbackManagerForLLMRun,
+    )
+
+    from streamval.events import Event
+
+_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+
+
+class JudgedChatModel(BaseChatModel):
+    """A chat model that streams only chunks that have been judged.
+
+    What a repair takes back is told by metadata, as LangChain has no way to take text back: the
+    `response_metadata` of a message without text has ``{"streamval": [{"type": "retry", "keep_chunks":
+    …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``.
+
+    Args:
+        pipeline: Who speaks, and who judges.
+
+    Example:
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> model = JudgedChatModel(pipeline=Pipeline(ScriptedBackend("All is well.")))
+        >>> model.invoke("How is it?").content
+        'All is well.'
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    pipeline: Pipeline
+
+    @property
+    def _llm_type(self) -> str:
+        return "streamval"
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        options = {**kwargs, "stop": stop} if stop else kwargs
+        ends: list[int] = []  # where each chunk that stands ends, in the text
+        async with self.pipeline.start([_as_message(m) for m in messages], **options) as run:
+            async for event in run:
+                piece = _as_chunk(event, ends)
+                if piece is None:
+                    continue
+                if run_manager is not None and piece.text:
+                    await run_manager.on_llm_new_token(piece.text, chunk=piece)
+                yield piece
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        """The text that stands in the end, and not what was taken back."""
+        del run_manager
+        options = {**kwargs, "stop": stop} if stop else kwargs
+        result = await self.pipeline.run([_as_message(m) for m in messages], **options)
+        failures = [str(failure) for failure in result.failures]
+        message = AIMessageChunk(
+            content=result.text,
+            response_metadata={
+                "finish_reason": result.finish_reason,
+                "streamval": [
+                    {"type": "completed", "success": result.success, "failures": failures}
+                ],
+            },
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        del run_manager
+        return wait_for(lambda: self._agenerate(messages, stop, **kwargs))
+
+
+def _as_message(message: BaseMessage) -> Message:
+    if message.type not in _ROLES:
+        text = f"a pipeline takes messages of human, ai and system, not of {message.type!r}"
+        raise UsageError(text)
+    return Message(_ROLES[message.type], message.text)  # type: ignore[arg-type]
+
+
+def _as_chunk(event: Event, ends: list[int]) -> ChatGenerationChunk | None:
+    """What of an event a chat model says: text, or metadata; `None` for most."""
+    text, told, usage = "", None, None
+    metadata: dict[str, Any] = {}
+    match event:
+        case ChunkEvent():
+            text = event.separator + event.text
+            text = text if ends else text.lstrip()
+            ends.append((ends[-1] if ends else 0) + len(text))
+        case RetryEvent():
+            del ends[event.keep_chunks :]
+            told = {
+                "keep_chunks": event.keep_chunks,
+                "keep_characters": ends[-1] if ends else 0,
+                "reason": event.reason,
+            }
+        case StreamingDoneEvent() if event.finish_reason:
+            metadata["finish_reason"] = event.finish_reason
+        case CompletedEvent():
+            told = {"success": event.success}
+            read, written = event.usage.prompt_tokens or 0, event.usage.completion_tokens
+            usage = UsageMetadata(
+                input_tokens=read, output_tokens=written, total_tokens=read + written
+            )
+    if told is not None:
+        metadata["streamval"] = [{"type": event.type, **told}]
+    if not (text or metadata):
+        return None
+    message = AIMessageChunk(content=text, response_metadata=metadata, usage_metadata=usage)
+    return ChatGenerationChunk(message=message)

@@ -1,0 +1,100 @@
+"""`judged_model`: a pipeline as a model of Pydantic AI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+from streamval.errors import StreamvalError, UsageError
+from streamval.events import ChunkEvent, RetryEvent
+from streamval.types.context import Message
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from streamval.pipeline.pipeline import Pipeline
+
+
+class NotValidError(StreamvalError):
+    """The output was not valid after all attempts, or was taken back while it was streamed."""
+
+
+def judged_model(pipeline: Pipeline) -> FunctionModel:
+    """A pipeline as a model of Pydantic AI, whose agents get text that has been judged.
+
+    An agent takes nothing back: a run that is not valid in the end raises, and so does a repair that
+    restarts after text was streamed. Tools are not passed on.
+
+    Args:
+        pipeline: Who speaks, and who judges.
+
+    Returns:
+        The model, for ``Agent(judged_model(pipeline))``.
+
+    Raises:
+        NotValidError: By the agent, as said.
+        UsageError: By the agent, if it has tools, or a message is no text.
+
+    Example:
+        >>> from pydantic_ai import Agent
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> agent = Agent(judged_model(Pipeline(ScriptedBackend("All is well."))))
+        >>> agent.run_sync("How is it?").output
+        'All is well.'
+    """
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        result = await pipeline.run(_as_messages(messages, info))
+        if not result.success:
+            raise NotValidError("; ".join(str(failure) for failure in result.failures))
+        usage = RequestUsage(
+            input_tokens=result.usage.prompt_tokens or 0,
+            output_tokens=result.usage.completion_tokens,
+        )
+        return ModelResponse(parts=[TextPart(result.text)], usage=usage)
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        chunks = 0
+        async with pipeline.start(_as_messages(messages, info)) as run:
+            async for event in run:
+                if isinstance(event, ChunkEvent):
+                    text = event.separator + event.text
+                    yield text if chunks else text.lstrip()
+                    chunks += 1
+                elif isinstance(event, RetryEvent) and event.keep_chunks < chunks:
+                    message = f"text that was streamed no longer stands: {event.reason}"
+                    raise NotValidError(message)
+            result = await run
+            if not result.success:
+                raise NotValidError("; ".join(str(failure) for failure in result.failures))
+
+    return FunctionModel(answer, stream_function=stream, model_name=pipeline.backend.model)
+
+
+def _as_messages(messages: list[ModelMessage], info: AgentInfo) -> list[Message]:
+    if info.function_tools:
+        message = "a judged model passes no tools on; give the agent another model for them"
+        raise UsageError(message)
+    found: list[Message] = []
+    if info.instructions:
+        found.append(Message("system", info.instructions))
+    for turn in messages:
+        if isinstance(turn, ModelResponse):
+            found.append(Message("assistant", turn.text or ""))
+        elif isinstance(turn, ModelRequest):
+            for part in turn.parts:
+                if isinstance(part, SystemPromptPart):
+                    found.append(Message("system", part.content))
+                elif isinstance(part, UserPromptPart) and isinstance(part.content, str):
+                    found.append(Message("user", part.content))
+    return found

@@ -1,0 +1,77 @@
+"""Tests of `streamval.integrations.langchain`, with the real package."""
+
+import asyncio
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+
+import streamval as sv
+from streamval.errors import UsageError
+from streamval.integrations.langchain import JudgedChatModel
+from tests.support.sources import Judge, Spoken, fails_on
+
+
+def model_of(*deltas, **options):
+    backend = Spoken(*deltas)
+    pipeline = sv.Pipeline(backend, requirements=[Judge(fails_on("Bad."))], **options)
+    return backend, JudgedChatModel(pipeline=pipeline)
+
+
+async def test_in_a_chain_only_judged_text_arrives():
+    backend, model = model_of("Good. ", "Bad. ", "More. ", asyncio.Event().wait)
+    chain = ChatPromptTemplate.from_template("Say {what}.") | model | StrOutputParser()
+    pieces = [piece async for piece in chain.astream({"what": "it"})]
+    assert "".join(pieces) == "Good."
+    assert backend.closed == 1
+    assert backend.requests[0].messages == (sv.Message("user", "Say it."),)
+
+
+async def test_what_was_taken_back_is_metadata():
+    _, model = model_of(["One. ", "Bad. "], ["Two. ", "Three."], retry=sv.Repair(mode="restart"))
+    stands, told = "", []
+    async for piece in model.astream("go"):
+        told += piece.response_metadata.get("streamval", [])
+        if told and told[-1]["type"] == "retry" and not piece.content:
+            stands = stands[: told[-1]["keep_characters"]]
+        stands += piece.content
+    assert stands == "Two. Three."
+    assert [one["type"] for one in told] == ["retry", "completed"]
+    assert told[-1]["success"]
+
+
+async def test_the_messages_and_options_arrive():
+    backend, model = model_of(sv.Delta("Good.", sv.Usage(7, 1, source="backend"), "stop"))
+    conversation = [
+        SystemMessage("Be brief."),
+        HumanMessage("Hi"),
+        AIMessage("Yes?"),
+        HumanMessage("Go."),
+    ]
+    answer = await model.ainvoke(conversation, stop=["x"], temperature=0.5)
+    assert answer.content == "Good."
+    assert answer.response_metadata["finish_reason"] == "stop"
+    request = backend.requests[0]
+    assert [turn.role for turn in request.messages] == ["system", "user", "assistant", "user"]
+    assert dict(request.options) == {"stop": ["x"], "temperature": 0.5}
+    with pytest.raises(UsageError, match="not of 'tool'"):
+        await model.ainvoke([ToolMessage("x", tool_call_id="1")])
+
+
+def test_without_a_loop_and_in_a_batch():
+    _, model = model_of("Good.")
+    assert model.invoke("go").content == "Good."
+    assert [answer.content for answer in model.batch(["a", "b"])] == ["Good.", "Good."]
+
+
+async def test_leaving_early_closes_the_backend():
+    backend, model = model_of("One. ", "Two. ", asyncio.Event().wait)
+    stream = model.astream("go")
+    async for piece in stream:
+        if piece.content:
+            break
+    await stream.aclose()
+    async with asyncio.timeout(20):
+        while not backend.closed:
+            await asyncio.sleep(0)
