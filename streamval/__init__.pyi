@@ -41,9 +41,9 @@ from .requirements.base import Requirement as Requirement
 from .requirements.base import check as check
 from .requirements.base import req as req
 from .requirements.base import simple_validate as simple_validate
+from .requirements.classifier import classifier as classifier
 from .requirements.function import stream_check as stream_check
 from .requirements.judge import default_output_to_bool as default_output_to_bool
-from .requirements.language import language as language
 from .requirements.limits import char_limit as char_limit
 from .requirements.limits import finished as finished
 from .requirements.limits import sentence_limit as sentence_limit
@@ -61,6 +61,7 @@ from .requirements.structure import readable_markdown as readable_markdown
 from .requirements.structure import valid_python as valid_python
 from .requirements.words import forbidden_pattern as forbidden_pattern
 from .requirements.words import forbidden_words as forbidden_words
+from .requirements.words import language as language
 from .requirements.words import required_pattern as required_pattern
 from .requirements.words import required_words as required_words
 from .session.generative import generative as generative

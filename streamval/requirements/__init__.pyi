@@ -2,9 +2,9 @@ from .base import Requirement as Requirement
 from .base import check as check
 from .base import req as req
 from .base import simple_validate as simple_validate
+from .classifier import classifier as classifier
 from .function import stream_check as stream_check
 from .judge import default_output_to_bool as default_output_to_bool
-from .language import language as language
 from .limits import char_limit as char_limit
 from .limits import finished as finished
 from .limits import sentence_limit as sentence_limit
@@ -27,5 +27,6 @@ from .structure import readable_markdown as readable_markdown
 from .structure import valid_python as valid_python
 from .words import forbidden_pattern as forbidden_pattern
 from .words import forbidden_words as forbidden_words
+from .words import language as language
 from .words import required_pattern as required_pattern
 from .words import required_words as required_words

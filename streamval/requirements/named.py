@@ -26,12 +26,12 @@ _MODULES = {
         "forbidden_pattern": "with the chunk that matches",
         "required_words": "at the end",
         "required_pattern": "at the end",
+        "language": "once another language is certain",
     },
     "repetition": {
         "NoRepetition": "with the sentence that comes again",
         "NoLoop": "with the third turn of a loop",
     },
-    "language": {"language": "once another language is certain"},
     "privacy": {
         "no_secrets": "with the word that completes a key; it holds back what may become one",
         "no_personal_data": "with the word that completes it; it holds back what may become it",

@@ -1,0 +1,206 @@
+"""`classifier`: a requirement from any function that gives a text a label or a score."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from streamval.aio.tasks import in_thread
+from streamval.errors import UsageError, ValidatorError
+from streamval.requirements.base import Requirement
+from streamval.requirements.function import PASS
+from streamval.types.results import PartialValidationResult
+
+if TYPE_CHECKING:
+    from streamval.backends.base import Backend
+    from streamval.types.context import Context
+
+Refuse: TypeAlias = "AbstractSet[str] | Mapping[str, float] | float"
+
+
+class _Batch:
+    """Calls a function on a thread, with all texts that wait for it at the time.
+
+    There is no task of its own: whoever gets the lock works for all who wait by then.
+    """
+
+    def __init__(self, fn: Callable[[list[str]], Sequence[Any]], limit: int) -> None:
+        self._fn = fn
+        self._limit = limit
+        self._waiting: list[tuple[str, asyncio.Future[Any]]] = []
+        self._lock = asyncio.Lock()
+
+    def __copy__(self) -> _Batch:
+        return _Batch(self._fn, self._limit)
+
+    async def __call__(self, text: str) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((text, answer))
+        try:
+            async with self._lock:
+                while not answer.done():
+                    await self._work()
+        finally:
+            if not answer.done():  # given up
+                answer.cancel()
+        return answer.result()
+
+    async def _work(self) -> None:
+        """Classify the texts that have waited longest."""
+        wanted = [(text, answer) for text, answer in self._waiting if not answer.done()]
+        batch, self._waiting = wanted[: self._limit], wanted[self._limit :]
+        try:
+            found = list(await in_thread(self._fn, [text for text, _ in batch]))
+            if len(found) != len(batch):
+                message = f"the classifier answered {len(found)} for {len(batch)} texts"
+                raise ValidatorError(message)
+        except Exception as error:
+            for _, answer in batch:
+                if not answer.done():
+                    answer.set_exception(error)
+        except BaseException:  # cancelled: the next who has the lock asks for the others again
+            self._waiting = [one for one in batch if not one[1].done()] + self._waiting
+            raise
+        else:
+            for (_, answer), one in zip(batch, found, strict=True):
+                if not answer.done():
+                    answer.set_result(one)
+
+
+class Classifier(Requirement):
+    """A requirement that a classifier decides. Make one with `classifier`."""
+
+    judges = str
+    judge_whole = False
+
+    def __init__(self, batch: _Batch, refuse: Refuse, description: str, **options: Any) -> None:
+        super().__init__(description, **{"max_concurrency": 16, "check_only": True, **options})
+        self._batch = batch
+        self._refuse = refuse
+
+    def __copy__(self) -> Classifier:
+        twin: Classifier = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._batch = copy(self._batch)
+        return twin
+
+    async def stream_validate(
+        self, chunk: str, *, backend: Backend | None, ctx: Context | None
+    ) -> PartialValidationResult:
+        """Ask the classifier, together with the other chunks that wait for it."""
+        del backend, ctx
+        for label, score in _labels(await self._batch(chunk)):
+            if self._is_refused(label, score):
+                said = f"{label!r}" if label else "too high"
+                scored = "" if score is None else f" ({score:.2f})"
+                return PartialValidationResult(
+                    "fail", reason=f"it is classified as {said}{scored}", score=score
+                )
+        return PASS
+
+    def _is_refused(self, label: str, score: float | None) -> bool:
+        refuse = self._refuse
+        if isinstance(refuse, Mapping):
+            return label in refuse and (score is None or score >= refuse[label])
+        if isinstance(refuse, AbstractSet):
+            return label in refuse
+        return score is not None and score >= refuse
+
+
+def _labels(answer: Any) -> list[tuple[str, float | None]]:
+    """What a classifier may answer, as labels with their scores."""
+    match answer:
+        case str():
+            return [(answer, None)]
+        case bool():
+            pass
+        case int() | float():
+            return [("", float(answer))]
+        case {"label": str(label), "score": int() | float() as score}:
+            return [(label, float(score))]
+        case (str(label), int() | float() as score):
+            return [(label, float(score))]
+        case list() | tuple():  # several labels, or none
+            return [label for one in answer for label in _labels(one)]
+    message = (
+        f"a classifier answered {answer!r}; return a label, a score, (label, score), "
+        "{'label': …, 'score': …}, or a list of those"
+    )
+    raise ValidatorError(message)
+
+
+def classifier(
+    fn: Callable[[Any], Any],
+    *,
+    refuse: Refuse,
+    description: str | None = None,
+    batched: bool = False,
+    batch_size: int = 16,
+    **options: Any,
+) -> Requirement:
+    """Make a requirement of a classifier: any function from a text to a label or a score.
+
+    It runs on a thread, so that it does not stop the event loop. Chunks that wait for it at the same
+    time are classified together. Chunks overlap, so `fn` must not keep state of the stream.
+
+    Args:
+        fn: From a chunk's text to a label, a score, ``(label, score)``, ``{"label": …, "score": …}``
+            or a list of those; with `batched`, from a list of texts to a list of such answers.
+        refuse: What fails: a set of labels, labels with the least score that fails, or for bare
+            scores the least that does.
+        description: What is required, in words; by default made of `refuse`.
+        batched: Whether `fn` takes a list of texts, as a Hugging Face pipeline can.
+        batch_size: Texts at most in a call.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement. At the end of a stream it asks nothing again.
+
+    Raises:
+        UsageError: If `fn` is not callable, or `refuse` is empty or of another kind.
+
+    Example:
+        >>> rude = classifier(lambda text: "rude" if "fool" in text else "fine", refuse={"rude"})
+        >>> import asyncio
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> pipeline = Pipeline(ScriptedBackend("Good day. You fool. Bye."), requirements=[rude])
+        >>> asyncio.run(pipeline.run("Greet.")).text
+        'Good day.'
+
+        A Hugging Face pipeline, and Presidio::
+
+            toxic = transformers.pipeline("text-classification", "unitary/toxic-bert")
+            sv.classifier(toxic, refuse={"toxic": 0.8}, batched=True)
+
+            analyzer = presidio_analyzer.AnalyzerEngine()
+            def entities(text):
+                return [(r.entity_type, r.score) for r in analyzer.analyze(text, language="en")]
+            sv.classifier(entities, refuse={"PERSON": 0.6, "LOCATION": 0.6})
+
+        Llama Guard and Granite Guardian are models: ask them as judges, through a backend of their own::
+
+            guard = sv.OpenAIBackend("meta-llama/Llama-Guard-3-8B", base_url=…)
+            safe = sv.LLMaJRequirement("…", output_to_bool=lambda said: said.strip().startswith("safe"))
+            sv.Pipeline(model, requirements=[safe], validation_backend=guard)
+    """
+    if not callable(fn):
+        message = f"classifier needs a function of a text, not {type(fn).__name__}"
+        raise UsageError(message)
+    known = isinstance(refuse, (AbstractSet, Mapping)) and bool(refuse)
+    if not known and (isinstance(refuse, bool) or not isinstance(refuse, (int, float))):
+        message = (
+            "refuse= says what fails: labels ({'toxic'}), labels with their least scores "
+            f"({{'toxic': 0.8}}), or a least score, not {refuse!r}"
+        )
+        raise UsageError(message)
+    if batch_size < 1:
+        message = f"batch_size must be at least 1, not {batch_size}"
+        raise UsageError(message)
+    if description is None:
+        labels = refuse if isinstance(refuse, (AbstractSet, Mapping)) else ()
+        description = f"not {' or '.join(sorted(labels))}" if labels else f"scores below {refuse:g}"
+    call = fn if batched else lambda texts: [fn(text) for text in texts]
+    return Classifier(_Batch(call, batch_size), refuse, description, **options)
