@@ -41,9 +41,18 @@ _CLOSER = r"""["'”“’»›)\]}」』）》〉】]"""
 _SPACED = r"[.!?…؟۔।॥։:;]"
 _WIDE = r"[。！？｡．፧።၊။]"
 _MARKER = r"(?:[•⁃]\s?)?(?:\d{1,3}|[a-z])(?:\.\)|[.)])"
+# What a model puts behind a full stop: the end of markup, a citation, an emoji that is no bullet.
+_CITATION = r"(?:\[\^?[\w, -]{1,12}\]|[¹²³⁰⁴-⁹])"
+_EMOJI = (
+    r"(?:[\u2600-\u26ff\u2764\u2728\U0001f300-\U0001faff](?:\ufe0f|\u200d[\u2600-\U0001faff])*)"
+)
+_BULLET = (
+    r"(?![\u26a0\u26d4\U0001f449\U0001f4a1\U0001f4cc\U0001f4dd\U0001f535\U0001f536-\U0001f53b])"
+)
+_TAIL = rf"(?:{_CLOSER}|[*_`]|{_CITATION}){{0,64}}(?:[ ]?{_BULLET}{_EMOJI}){{0,8}}"
 _CANDIDATE = re.compile(
     rf"(?P<wide>{_WIDE}{{1,64}}{_CLOSER}{{0,64}})"
-    rf"|{_SPACED}{{1,64}}{_CLOSER}{{0,64}}(?=\s|\Z)"
+    rf"|(?P<spaced>{_SPACED}{{1,64}}){_TAIL}(?=\s|\Z)"
     r"|(?<=[\da-z])\)(?=\s|\Z)"
     r"|(?P<line>\n)"
 )
@@ -55,9 +64,19 @@ _NEEDS_SPACE = ".!?:;)"
 _ANYTHING = re.compile("").search
 _NEXT_WORD = re.compile(r"\s*\n[^\S\n]*\n|\s+(?:[^\w\s]+\s+)*\S*\w\S*(?=\s)")
 _MARKER_ALONE = re.compile(rf"\s*({_MARKER})")
+_MARKER_OF_HEADING = re.compile(rf"\s*(?:#{{1,6}}\s+|[*_]{{1,3}}){_MARKER}")
+_MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
+_NO_PROSE = re.compile(rf"{_CITATION}|{_EMOJI}")
+_CODE = re.compile(r"`[^`\n]+`")
+# Behind these a number follows, and no sentence.
+_BEFORE_NUMBER = re.compile(
+    r"\b(?:approx|art|ca|chap?|eqn?|ex|figs?|nos?|pp?|sect?|tab|vers?|vols?)\.\Z", re.IGNORECASE
+)
+_NUMBER = re.compile(r"\s+\d")
+_FENCE = re.compile(r"[^\S\n]*(```+|~~~+)")
 _LINE_START = re.compile(r"[^\S\n]*(?:\S{1,12}\s|\n|\S{12})")
 _ITEM = re.compile(r"[^\S\n]*(?:[-*+•⁃‣◦]|\d{1,3}[.)]|#{1,6})\s|[^\S\n]*(?:\||```|~~~|\n)")
-_OWN_LINE = re.compile(r"[^\S\n]*(?:#{1,6}\s|\||```|~~~)")
+_OWN_LINE = re.compile(r"[^\S\n]*(?:#{1,6}\s|\|)")
 _BEGINS = re.compile(r"""\s+["'“‘«„(\[]*(\w)""")
 _PAIRS = dict(zip("([{“«„「『（《", ")]}”»“」』）》", strict=True))
 _QUOTES = re.compile(r"""[(\[{“«„「『（《)\]}”»」』）》"]""")
@@ -78,7 +97,10 @@ _SCRIPTS = [
 
 
 class SentenceChunker(PendingChunker):
-    """Cuts between sentences.
+    """Cuts between sentences, in the manner of chat models too.
+
+    Markup, citations and an emoji behind a full stop belong to its sentence. A code fence is one
+    chunk, and a list's item, a heading and a table's row begin one.
 
     Args:
         lang: ISO 639-1 code of the language. `None` tells it from the script, and takes text in
@@ -103,6 +125,9 @@ class SentenceChunker(PendingChunker):
         self._from = 0
         self._awaited = _TRIGGER
         self._next_item: str | None = None
+        self._fence: str | None = (
+            None  # the marks that close the code fence around, if there is one
+        )
 
     def feed(self, delta: str) -> list[Chunk]:
         """Take the next piece of text; return the chunks it completes."""
@@ -185,26 +210,52 @@ class SentenceChunker(PendingChunker):
         return need
 
     def _cut_at(self, found: re.Match[str], known: int) -> int | None:
-        text = self._recent
+        text, end = self._recent, found.end()
         if found.lastgroup == "line":
-            line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
-            if _ITEM.match(text, found.end()) or _OWN_LINE.match(line):
-                return found.end()
+            return self._cut_at_line(found)
+        if self._fence is not None:  # what is in a code fence is no prose
             return None
-        end = found.end()
         if end <= LONGEST_MARKER and (marker := _MARKER_ALONE.fullmatch(text, 0, end)):
             # "1." begins an item, it does not end a sentence.
             self._next_item = _successor(marker.group(1))
             return None
         if self._next_item is not None and text.endswith(self._next_item, 0, end):
             return end - len(self._next_item)
-        if found.group() == ")":
-            return None
+        return end if self._is_end(found, known) else None
+
+    def _is_end(self, found: re.Match[str], known: int) -> bool:
+        """Whether a sentence ends there, whatever stands behind its full stop."""
+        text, end = self._recent, found.end()
+        if found.group() == ")" or _MARKER_OF_HEADING.fullmatch(text, 0, end):
+            return False
         begin = max(end - CONTEXT, 0)
-        shown = text[begin:known]
+        stop = found.end("spaced") if found.lastgroup == "spaced" else end
+        before, after = _CODE.sub("code", text[begin:stop]), text[end:known]
+        if _BEFORE_NUMBER.search(before) and _NUMBER.match(after):
+            return False
         # "(It rained.) She stayed.", which the engine takes for one.
-        alone = not begin and self._is_sentence_in_brackets(text, end, known)
-        return end if alone or _ends_sentence(self._lang, shown, end - begin) else None
+        if not begin and self._is_sentence_in_brackets(text, end, known):
+            return True
+        # The engine works on prose: it is not shown markup, citations and emoji.
+        closers = _MARKUP.sub("", _NO_PROSE.sub("", text[stop:end])).rstrip()
+        before = _MARKUP.sub("", before) + closers
+        return _ends_sentence(self._lang, before + _MARKUP.sub("", after), len(before))
+
+    def _cut_at_line(self, found: re.Match[str]) -> int | None:
+        text = self._recent
+        line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        fence = _FENCE.match(line)
+        if self._fence is not None:
+            if fence is None or not fence[1].startswith(self._fence) or line.strip(" \t`~"):
+                return None
+            self._fence = None
+            return found.end()
+        if fence is not None:
+            self._fence = fence[1]
+            return None
+        if _ITEM.match(text, found.end()) or _OWN_LINE.match(line):
+            return found.end()
+        return None
 
     def _is_sentence_in_brackets(self, text: str, end: int, known: int) -> bool:
         """Whether a sentence in brackets ends there, before the next one begins."""

@@ -16,6 +16,17 @@ ENGLISH = json.loads((DATA / "sentences_en.json").read_text())
 OTHERS = json.loads((DATA / "sentences_other.json").read_text())
 
 
+# As chat models write, the ends as an editor would put them.
+MODELS = json.loads((DATA / "sentences_models.json").read_text())
+MODELS_MISSED = {7, 8}
+
+
+@pytest.mark.parametrize("number", range(1, len(MODELS) + 1))
+def test_a_models_manner_fed_one_character_at_a_time(number):
+    case = MODELS[number - 1]
+    assert (sentences(case["text"]) == case["sentences"]) == (number not in MODELS_MISSED)
+
+
 # What the chunker gets wrong, so that a change for the worse is seen, and one for the better too.
 ENGLISH_MISSED = {48}
 
@@ -53,7 +64,10 @@ def test_the_language_is_told_from_the_script():
         ("# Title\nText here.", ["# Title", "Text here."]),
         ("No stop\n\nNext one", ["No stop", "Next one"]),
         ("| a | b |\n|---|---|\n| 1 | 2 |\n", ["| a | b |", "|---|---|", "| 1 | 2 |"]),
-        ("See:\n```\na = 1\n```\nDone.", ["See:", "```", "a = 1", "```", "Done."]),
+        ("See:\n```\na = 1\n```\nDone.", ["See:", "```\na = 1\n```", "Done."]),
+        ("```\nA. B.\n~~~\n```\nIt is. So.", ["```\nA. B.\n~~~\n```", "It is.", "So."]),
+        ("````\n```\nA. B.\n```\n````\nDone.", ["````\n```\nA. B.\n```\n````", "Done."]),
+        ("A code fence:\n```\nwithout. End.", ["A code fence:", "```\nwithout. End."]),
         ("One two\nthree four. Five.", ["One two\nthree four.", "Five."]),
     ],
 )
@@ -98,7 +112,25 @@ def test_a_sentence_is_there_as_soon_as_the_word_after_it():
     assert [chunk.text for chunk in chunker.feed(" ")] == ["It rains."]
 
 
-@pytest.mark.parametrize("unit", ["\n", "。", "!", ")", "“", "1. ", "a。", ". ", "\u00a0"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "\n",
+        "。",
+        "!",
+        ")",
+        "“",
+        "1. ",
+        "```\n",
+        "```a. B\n",
+        "a.** ",
+        "a. 🎉 ",
+        "a.[1] ",
+        "a。",
+        ". ",
+        "\u00a0",
+    ],
+)
 def test_no_text_costs_more_than_linear(unit):
     """Quadratic, it would take minutes: the test would time out."""
     chunker = SentenceChunker()
