@@ -43,6 +43,9 @@ shipped:
 typecheck: $(VENV)/.dev shipped ## Check types of the package as it is installed
 	MYPYPATH=build/shipped $(BIN)/mypy -p streamval
 	MYPYPATH=build/shipped $(BIN)/mypy tests/typing
+	$(BIN)/python tests/support/extract.py build/typed
+	for file in build/typed/*.py; do MYPYPATH=build/shipped $(BIN)/mypy --strict $$file || exit 1; done
+	$(BIN)/pyright --project build/typed --pythonpath $(BIN)/python
 
 bench: $(VENV)/.dev build/mellea/.installed ## Measure, beside a bare `async for` and beside mellea
 	$(BIN)/python tests/benchmarks/bench.py --mellea build/mellea/bin/python
