@@ -53,8 +53,8 @@ bench: $(VENV)/.dev build/mellea/.installed ## Measure, beside a bare `async for
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
 	$(BIN)/python tests/benchmarks/local_model.py
 
-notebooks: $(VENV)/.dev ## Execute the notebooks
-	$(BIN)/python -X dev -m pytest tests/test_notebooks.py
+notebooks: $(VENV)/.dev ## Execute the notebooks, and save them with their outputs
+	$(BIN)/python tests/support/renew_notebooks.py
 
 package: $(VENV)/.dev ## Build sdist and wheel, install the wheel into an empty environment, try it
 	@rm -rf build/dist build/empty && mkdir -p build

@@ -21,3 +21,13 @@ def test_it_runs(path):
 
 def test_there_is_one():
     assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_committed_with_its_outputs(path):
+    """`make notebooks` renews them."""
+    cells = nbformat.read(path, as_version=4).cells
+    executed = [cell for cell in cells if cell.cell_type == "code" and cell.execution_count]
+    assert len(executed) == len([cell for cell in cells if cell.cell_type == "code"])
+    assert any(cell.outputs for cell in executed)
+    assert not any(out.output_type == "error" for cell in executed for out in cell.outputs)
