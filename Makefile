@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-local notebooks package clean
+.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-local notebooks docs package clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -55,6 +55,10 @@ bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded m
 
 notebooks: $(VENV)/.dev ## Execute the notebooks, and save them with their outputs
 	$(BIN)/python tests/support/renew_notebooks.py
+
+docs: $(VENV)/.dev shipped ## Build the site of the documentation, strictly, into build/site/html
+	@rm -rf build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python tests/support/site.py build/site
 
 package: $(VENV)/.dev ## Build sdist and wheel, install the wheel into an empty environment, try it
 	@rm -rf build/dist build/empty && mkdir -p build

@@ -57,7 +57,12 @@ class BaseEvent(BaseModel):
 
 
 class StartedEvent(BaseEvent):
-    """The run begins: first, and once."""
+    """The run begins: first, and once.
+
+    Example:
+        >>> StartedEvent(run_id="r", attempt=1, model="m", requirements=("be brief",), chunking="word").requirements
+        ('be brief',)
+    """
 
     type: Literal["started"] = "started"
     model: str
@@ -66,7 +71,12 @@ class StartedEvent(BaseEvent):
 
 
 class TokenEvent(BaseEvent):
-    """A raw delta, before any check. Sent only where `emit_tokens=True`."""
+    """A raw delta, before any check. Sent only where `emit_tokens=True`.
+
+    Example:
+        >>> TokenEvent(run_id="r", attempt=1, text="Hi").text
+        'Hi'
+    """
 
     type: Literal["token"] = "token"
     text: str
@@ -81,6 +91,10 @@ class QuickCheckEvent(BaseEvent):
         passed: False if any lane failed it.
         verdict: Fail beats unknown beats pass.
         results: One a requirement, in their order; `None` for a lane that was cut off.
+
+    Example:
+        >>> QuickCheckEvent(run_id="r", attempt=1, chunk_index=0, passed=True, verdict="unknown", results=()).passed
+        True
     """
 
     type: Literal["quick_check"] = "quick_check"
@@ -100,6 +114,10 @@ class ChunkEvent(BaseEvent):
         end: Offset just past the last one.
         separator: The raw text between the chunk before and this one.
         audio: The chunk, where it is sound; base64 in JSON.
+
+    Example:
+        >>> ChunkEvent(run_id="r", attempt=1, text="Hi.", chunk_index=0, start=0, end=3, separator="").chunk().text
+        'Hi.'
     """
 
     type: Literal["chunk"] = "chunk"
@@ -125,6 +143,10 @@ class PartialObjectEvent(BaseEvent):
     Attributes:
         path: Where it stands: ``$.people[3].name``.
         value: The value, an object or array with all that is in it.
+
+    Example:
+        >>> PartialObjectEvent(run_id="r", attempt=1, path="$.name", value="Ann").path
+        '$.name'
     """
 
     type: Literal["partial_object"] = "partial_object"
@@ -139,6 +161,10 @@ class StreamingDoneEvent(BaseEvent):
         full_text: What has been delivered by now, as in every event and result. Chunks that a
             requirement holds back are not in it yet.
         finish_reason: Why the model stopped, in the backend's words; `None` where it does not say.
+
+    Example:
+        >>> StreamingDoneEvent(run_id="r", attempt=1, full_text="Hi.", finish_reason="stop").finish_reason
+        'stop'
     """
 
     type: Literal["streaming_done"] = "streaming_done"
@@ -147,7 +173,12 @@ class StreamingDoneEvent(BaseEvent):
 
 
 class FullValidationEvent(BaseEvent):
-    """Every requirement has judged the whole output."""
+    """Every requirement has judged the whole output.
+
+    Example:
+        >>> FullValidationEvent(run_id="r", attempt=1, passed=True, results=(ValidationResult(True),)).passed
+        True
+    """
 
     type: Literal["full_validation"] = "full_validation"
     passed: bool
@@ -164,6 +195,10 @@ class RetryEvent(BaseEvent):
         mode: `"continue"` from the last good chunk, `"ask"` where the model was asked in words to go on
             from there, or `"restart"`.
         keep_chunks: How many delivered chunks still stand; a UI discards the rest.
+
+    Example:
+        >>> RetryEvent(run_id="r", attempt=2, reason="x", failures=(), mode="continue", keep_chunks=3).keep_chunks
+        3
     """
 
     type: Literal["retry"] = "retry"
@@ -174,7 +209,12 @@ class RetryEvent(BaseEvent):
 
 
 class ErrorEvent(BaseEvent):
-    """An exception ended the run. The code that drives the run gets the exception itself."""
+    """An exception ended the run. The code that drives the run gets the exception itself.
+
+    Example:
+        >>> ErrorEvent(run_id="r", attempt=1, exception_type="StallError", detail="no delta for 120 seconds").detail
+        'no delta for 120 seconds'
+    """
 
     type: Literal["error"] = "error"
     exception_type: str
@@ -190,6 +230,10 @@ class CompletedEvent(BaseEvent):
         full_text: What was delivered and still stands.
         attempts_used: How many attempts were started.
         usage: Tokens of all attempts together.
+
+    Example:
+        >>> CompletedEvent(run_id="r", attempt=1, success=True, full_text="Hi.", attempts_used=1, usage=Usage(7, 3)).usage.completion_tokens
+        3
     """
 
     type: Literal["completed"] = "completed"
@@ -206,6 +250,10 @@ class StageEvent(BaseEvent):
         stage: Which.
         status: How.
         reason: Why it failed.
+
+    Example:
+        >>> StageEvent(run_id="r", attempt=1, stage="pre", status="failed", reason="too long").reason
+        'too long'
     """
 
     type: Literal["stage"] = "stage"

@@ -242,6 +242,14 @@ def judges_chunks_only(requirement: Requirement) -> bool:
 def req(description: str, validation_fn: ValidationFn | None = None, **options: Any) -> Requirement:
     """A requirement that goes into the prompt. Short for `Requirement`.
 
+    Args:
+        description: What is asked for, in words.
+        validation_fn: Judges the whole output; without one a model is asked.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
     Example:
         >>> req("The email has a salutation.").check_only
         False
@@ -255,6 +263,14 @@ def check(
     """A requirement that is checked but never put into a prompt, as naming a thing invites it.
 
     A repair prompt says only why it failed.
+
+    Args:
+        description: What is required, in words: for the judge, and for messages.
+        validation_fn: Judges the whole output; without one a model is asked.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
 
     Example:
         >>> check("No purple elephants.").check_only

@@ -87,6 +87,17 @@ def word_limit(
     Counts the words of each chunk, so the chunks must not cut through words: with a pipeline
     chunking of `None`, give it ``chunking="word"``.
 
+    Args:
+        at_least: Words at least. One that is not reached is found at the end.
+        at_most: Words at most. The chunk that goes over fails.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
+    Raises:
+        UsageError: If there is neither bound, or no output could be within both.
+
     Example:
         >>> word_limit(at_most=100).description
         'at most 100 words'
@@ -102,6 +113,17 @@ def sentence_limit(
     Counts the sentences of each chunk, so the chunks must not cut through sentences: with a pipeline
     chunking of ``"word"`` or `None`, give it ``chunking="sentence"``.
 
+    Args:
+        at_least: Sentences at least. One that is not reached is found at the end.
+        at_most: Sentences at most. The chunk that goes over fails.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
+    Raises:
+        UsageError: If there is neither bound, or no output could be within both.
+
     Example:
         >>> sentence_limit(at_least=2, at_most=4).description
         'at least 2 and at most 4 sentences'
@@ -113,6 +135,17 @@ def char_limit(
     *, at_least: int | None = None, at_most: int | None = None, **options: Any
 ) -> Requirement:
     """At least and at most so many characters, the whitespace between chunks not counted.
+
+    Args:
+        at_least: Characters at least. One that is not reached is found at the end.
+        at_most: Characters at most. The chunk that goes over fails.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
+    Raises:
+        UsageError: If there is neither bound, or no output could be within both.
 
     Example:
         >>> char_limit(at_most=280).description
@@ -127,6 +160,12 @@ def finished(**options: Any) -> Requirement:
     """The model has come to its end by itself: it was not cut off by a limit on tokens.
 
     Judged at the end, by the backend's finish reason. It passes where the backend has none to give.
+
+    Args:
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
 
     Example:
         >>> finished().description
