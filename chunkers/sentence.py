@@ -31,6 +31,9 @@ QUOTED = 120
 LONGEST_MARKER = 16
 """Characters, whitespace before it included, of the longest list marker that is looked for."""
 
+LONGEST_HEADING = 32
+"""Characters of the longest beginning of a heading with a number in it that is looked for."""
+
 PATIENCE = 64
 """Deltas that may gather before they are looked at, whatever they bring."""
 
@@ -67,6 +70,7 @@ _MARKER_ALONE = re.compile(rf"\s*({_MARKER})")
 _MARKER_OF_HEADING = re.compile(rf"\s*(?:#{{1,6}}\s+|[*_]{{1,3}}){_MARKER}")
 _MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
 _NO_PROSE = re.compile(rf"{_CITATION}|{_EMOJI}")
+_HAS_MARKUP = re.compile(r"[*_`]").search
 _CODE = re.compile(r"`[^`\n]+`")
 # Behind these a number follows, and no sentence.
 _BEFORE_NUMBER = re.compile(
@@ -226,20 +230,24 @@ class SentenceChunker(PendingChunker):
     def _is_end(self, found: re.Match[str], known: int) -> bool:
         """Whether a sentence ends there, whatever stands behind its full stop."""
         text, end = self._recent, found.end()
-        if found.group() == ")" or _MARKER_OF_HEADING.fullmatch(text, 0, end):
+        if text[end - 1] == ")" and found.group() == ")":
+            return False
+        if end <= LONGEST_HEADING and _MARKER_OF_HEADING.fullmatch(text, 0, end):
             return False
         begin = max(end - CONTEXT, 0)
-        stop = found.end("spaced") if found.lastgroup == "spaced" else end
-        before, after = _CODE.sub("code", text[begin:stop]), text[end:known]
-        if _BEFORE_NUMBER.search(before) and _NUMBER.match(after):
+        shown, at = text[begin:known], end - begin
+        if _NUMBER.match(text, end) and _BEFORE_NUMBER.search(shown, 0, at):
             return False
         # "(It rained.) She stayed.", which the engine takes for one.
-        if not begin and self._is_sentence_in_brackets(text, end, known):
+        if not begin and text[end - 1] in ")]" and self._is_sentence_in_brackets(text, end, known):
             return True
-        # The engine works on prose: it is not shown markup, citations and emoji.
-        closers = _MARKUP.sub("", _NO_PROSE.sub("", text[stop:end])).rstrip()
-        before = _MARKUP.sub("", before) + closers
-        return _ends_sentence(self._lang, before + _MARKUP.sub("", after), len(before))
+        stop = found.end("spaced") - begin if found.lastgroup == "spaced" else at
+        if stop < at or _HAS_MARKUP(shown):
+            # The engine works on prose: it is not shown markup, citations and emoji.
+            closers = _MARKUP.sub("", _NO_PROSE.sub("", shown[stop:at])).rstrip()
+            before = _MARKUP.sub("", _CODE.sub("code", shown[:stop])) + closers
+            shown, at = before + _MARKUP.sub("", shown[at:]), len(before)
+        return _ends_sentence(self._lang, shown, at)
 
     def _cut_at_line(self, found: re.Match[str]) -> int | None:
         text = self._recent

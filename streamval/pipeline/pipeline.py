@@ -187,7 +187,9 @@ class Pipeline(Generic[T]):
         settings = self._settings
         timeout, options = stall_timeout_of({**settings.options, **options}, settings.stall_timeout)
         request = settings.backend.request(prompt, **options)
-        return self._start(request, replace(settings, stall_timeout=timeout))
+        if timeout != settings.stall_timeout:
+            settings = replace(settings, stall_timeout=timeout)
+        return self._start(request, settings)
 
     def start_request(self, request: GenerationRequest) -> Run[T]:
         """A run of a whole request, as backends get it, not started yet.
