@@ -13,6 +13,7 @@ ACROSS = {  # what is about no single module
     "test_readme",
     "test_rules",
     "test_tree",
+    "test_web",
     "chunkers/test_laws",
 }
 

@@ -119,6 +119,12 @@ def matches(wanted: Any, description: str | None = None, **options: Any) -> Matc
 def valid_json(**options: Any) -> Requirement:
     """The output is JSON, whatever it says. Fails at the first character that is none.
 
+    Args:
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
     Example:
         >>> valid_json().description
         'the output is valid JSON'

@@ -185,6 +185,15 @@ def level(
 ) -> Requirement:
     """The level of each segment (root mean square) is at least, and at most, so many dBFS.
 
+    Args:
+        at_least: In dBFS: 0 is the loudest, silence is minus infinity.
+        at_most: Likewise.
+        pcm: How the bytes are to be read; by default 16 bits, 16,000 samples a second, one channel.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
     Raises:
         UsageError: If no bound is given, or none can be met.
 

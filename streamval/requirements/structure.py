@@ -57,6 +57,12 @@ class ValidPython(Requirement):
 def valid_python(**options: Any) -> Requirement:
     """Python in fenced code blocks (```` ```python ````) has no syntax error.
 
+    Args:
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
     Example:
         >>> valid_python().description
         'Python in code blocks is valid'
@@ -165,6 +171,12 @@ def _lines(chunk: str) -> list[str]:
 
 def readable_markdown(**options: Any) -> Requirement:
     """Lists and tables that people can read: counted right, with even rows.
+
+    Args:
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
 
     Example:
         >>> readable_markdown().chunking

@@ -61,6 +61,13 @@ def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
     the chunks must not cut through words: with a pipeline chunking of `None`, give it
     ``chunking="word"`` (which sees no phrases before the end).
 
+    Args:
+        words: Words and phrases, in any order.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
     Raises:
         UsageError: If there are no words, or a single string is given for them.
 
@@ -76,6 +83,14 @@ def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
 
 def forbidden_pattern(pattern: str, description: str | None = None, **options: Any) -> Requirement:
     """Nothing that matches a regular expression (of `re`).
+
+    Args:
+        pattern: In the language of Python's `re`.
+        description: What is required, in words; by default made of the pattern.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
 
     Raises:
         UsageError: If it is none.
@@ -175,6 +190,13 @@ class RequiredWords(Requirement):
 def required_words(words: Iterable[str], **options: Any) -> Requirement:
     """All of these words or phrases, in whatever case, as whole words.
 
+    Args:
+        words: Words and phrases, in any order.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
+
     Raises:
         UsageError: If there are no words, or a single string is given for them.
 
@@ -258,6 +280,13 @@ class Language(Requirement):
 
 def language(code: str, **options: Any) -> Requirement:
     """The output is in one language, given by its ISO 639-1 code.
+
+    Args:
+        code: Such as ``"en"`` or ``"de"``.
+        **options: As for `Requirement`.
+
+    Returns:
+        The requirement.
 
     Raises:
         UsageError: If the code is not known, or ``streamval-llm[language]`` is not installed.

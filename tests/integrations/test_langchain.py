@@ -6,6 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langgraph.graph import START, MessagesState, StateGraph
 
 import streamval as sv
 from streamval.errors import UsageError
@@ -75,3 +76,22 @@ async def test_leaving_early_closes_the_backend():
     async with asyncio.timeout(20):
         while not backend.closed:
             await asyncio.sleep(0)
+
+
+async def test_in_a_graph_of_langgraph():
+    _, model = model_of("Good. ", "More. ")
+
+    async def answer(state):
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState).add_node("answer", answer).add_edge(START, "answer").compile()
+    streamed = [
+        piece.content
+        async for piece, _ in graph.astream(
+            {"messages": [HumanMessage("Hi")]}, stream_mode="messages"
+        )
+        if isinstance(piece, AIMessage)
+    ]
+    assert "".join(streamed).startswith("Good. More.")
+    ended = await graph.ainvoke({"messages": [HumanMessage("Hi")]})
+    assert ended["messages"][-1].content == "Good. More."

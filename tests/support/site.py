@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,10 +76,12 @@ def prose(pages: Path) -> None:
         text = text.replace("(CONTRIBUTING.md)", "(contributing.md)")
         text = text.replace("(CHANGELOG.md)", "(changelog.md)").replace("(README.md", "(index.md")
         (pages / f"{page}.md").write_text(text)
-    pictures = pages / "notebooks/pictures"
-    pictures.mkdir(parents=True)
-    for picture in (ROOT / "notebooks/pictures").glob("*.svg"):
-        (pictures / picture.name).write_bytes(picture.read_bytes())
+    for folder in ("pictures", "web"):
+        shutil.copytree(
+            ROOT / "notebooks" / folder,
+            pages / "notebooks" / folder,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
 
 
 def notebooks(pages: Path) -> list[dict[str, str]]:
@@ -105,7 +108,9 @@ def main(folder: Path) -> None:
         "site_dir": str((folder / "html").resolve()),
         "use_directory_urls": False,
         "theme": {"name": "material", "font": False},
-        "validation": {"links": {"anchors": "warn", "unrecognized_links": "warn"}},
+        "validation": {
+            "links": {"not_found": "warn", "anchors": "warn", "unrecognized_links": "warn"}
+        },
         "markdown_extensions": ["admonition", "pymdownx.superfences", "tables"],
         "plugins": [
             "search",
