@@ -37,7 +37,7 @@ class JudgedChatModel(BaseChatModel):
     `response_metadata` of a message without text has ``{"streamval": [{"type": "retry", "keep_chunks":
     …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``.
 
-    Args:
+    Attributes:
         pipeline: Who speaks, and who judges.
 
     Example:

@@ -64,6 +64,14 @@ def reference(pages: Path) -> list[dict[str, str]]:
     return listed
 
 
+def source(folder: Path) -> None:
+    """Copy the package for mkdocstrings, which knows a section of examples by another name."""
+    shutil.copytree(ROOT / "build/shipped", folder)
+    for path in folder.rglob("*.py"):
+        text = re.sub(r"^( *)Example:$", r"\1Examples:", path.read_text(), flags=re.MULTILINE)
+        path.write_text(text)
+
+
 def prose(pages: Path) -> None:
     """Copy what is written already, with links that lead to pages of the site."""
     for name, page in (
@@ -101,6 +109,7 @@ def main(folder: Path) -> None:
     """Write the pages and the settings, and build them strictly."""
     pages = folder / "pages"
     pages.mkdir(parents=True)
+    source(folder / "source")
     prose(pages)
     settings = {
         "site_name": "streamval",
@@ -118,7 +127,7 @@ def main(folder: Path) -> None:
                 "mkdocstrings": {
                     "handlers": {
                         "python": {
-                            "paths": [str(ROOT / "build/shipped")],
+                            "paths": [str((folder / "source").resolve())],
                             "options": {"docstring_style": "google", "merge_init_into_class": True},
                         }
                     }
@@ -134,10 +143,19 @@ def main(folder: Path) -> None:
         ],
     }
     (folder / "mkdocs.yml").write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
-    done = subprocess.run([*command, "-f", str(folder / "mkdocs.yml")], check=False)
+    # Not --quiet, which would hide warnings from --strict as well.
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "-f",
+        str(folder / "mkdocs.yml"),
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(done.returncode)
+        sys.exit(done.stderr)
     missing = [
         name
         for part in PARTS
