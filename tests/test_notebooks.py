@@ -1,5 +1,7 @@
 """Every notebook runs from its first cell to its last."""
 
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -31,3 +33,15 @@ def test_it_is_committed_with_its_outputs(path):
     assert len(executed) == len([cell for cell in cells if cell.cell_type == "code"])
     assert any(cell.outputs for cell in executed)
     assert not any(out.output_type == "error" for cell in executed for out in cell.outputs)
+
+
+def test_each_of_the_nine_programs_has_twenty_lines_at_most():
+    path = Path(__file__).parents[1] / "notebooks/08_nine_programs.ipynb"
+    cells = nbformat.read(path, as_version=4).cells
+    programs = [
+        below.source
+        for above, below in pairwise(cells)
+        if above.cell_type == "markdown" and re.match(r"## \d", above.source)
+    ]
+    assert len(programs) == 9
+    assert all(len(program.strip().splitlines()) <= 20 for program in programs)

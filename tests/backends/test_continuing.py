@@ -35,6 +35,7 @@ async def sent(backend, server):
         ("deepseek/fine", {"prefix": True}, {}),
         ("hosted_vllm/fine", {}, {"continue_final_message": True, "add_generation_prompt": False}),
         ("openrouter/anthropic/claude-3.5-sonnet", {}, {}),
+        ("ollama_chat/fine", {}, {}),
         ("anthropic/claude-sonnet-4-5", {}, {}),
     ],
 )
