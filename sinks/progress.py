@@ -58,6 +58,7 @@ class ProgressBar:
 
     def __call__(self, progress: Progress) -> None:
         """Show it."""
+        self._bar.start()  # where nobody has entered the context
         parts = [f"{progress.valid} valid", f"{progress.invalid} not"]
         if progress.raised:
             parts.append(f"{progress.raised} raised")
@@ -69,6 +70,8 @@ class ProgressBar:
             total=progress.total,
             description=", ".join(parts),
         )
+        if progress.done == progress.total:
+            self._bar.stop()
 
     def __enter__(self) -> Self:
         self._bar.start()

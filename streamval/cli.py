@@ -136,7 +136,8 @@ def run(
     """Generate, judge and repair, and show it while it happens.
 
     Without --format, it never says the same sentence twice, whatever else you require. In a pipe, the
-    text goes to standard output as it is delivered, and the rest to standard error.
+    text goes to standard output as it is delivered (JSON as a whole), and the rest to standard error;
+    what a restart takes back stays in the pipe, the new text on a line of its own.
 
     [dim]$[/dim] streamval run "Facts about the sea:\\n\\nThe sea is" --rule 'word_limit={"at_most": 80}'
     [dim]$[/dim] streamval run "Explain tides." -m openai/gpt-4o-mini -r "Mention the moon." --retry 2
@@ -168,7 +169,7 @@ def run(
             messages.insert(0, {"role": "system", "content": system})
         # A base model goes on from the prompt: without it, its text begins in mid-sentence.
         shown = asked if backend.supports_prefix and system is None else None
-        result = asyncio.run(_shown(pipeline, messages, record, shown))
+        result = asyncio.run(_shown(pipeline, messages, record, shown, whole=bool(output_format)))
     raise typer.Exit(VALID if result.success else INVALID)
 
 
@@ -206,6 +207,9 @@ def _type_in(place: str) -> type[Any]:
     except Exception as error:  # the user's own file
         message = f"{file} cannot be imported: {type(error).__name__}: {error}"
         raise UsageError(message) from None
+    if not isinstance(found, type):
+        message = f"{name!r} in {file} is no class, but of type {type(found).__name__}"
+        raise UsageError(message)
     return found
 
 
@@ -284,10 +288,15 @@ def _print_savings(result: StreamResult) -> None:
 
 
 async def _shown(
-    pipeline: Pipeline, prompt: Any, record: Path | None, continued: str | None
+    pipeline: Pipeline,
+    prompt: Any,
+    record: Path | None,
+    continued: str | None,
+    *,
+    whole: bool = False,
 ) -> StreamResult:
     run = pipeline.start(prompt)
-    for show in _displays(continued, run.cancel):
+    for show in _displays(continued, run.cancel, whole=whole):
         run.subscribe(show)
     if record is not None:
         run.subscribe(JSONL(record))
@@ -295,12 +304,12 @@ async def _shown(
 
 
 def _displays(
-    continued: str | None = None, leave: Callable[[], object] = lambda: None
+    continued: str | None = None, leave: Callable[[], object] = lambda: None, *, whole: bool = False
 ) -> list[_Piped | Console]:
     """A console; and where standard output is a pipe, the text for it."""
     if sys.stdout.isatty():
         return [Console(prompt=continued)]
-    return [_Piped(leave), Console(RichConsole(stderr=True), prompt=continued)]
+    return [_Piped(leave, whole=whole), Console(RichConsole(stderr=True), prompt=continued)]
 
 
 class _Piped:
@@ -311,10 +320,12 @@ class _Piped:
 
     Args:
         leave: Called when nobody reads the pipe any more, as behind ``| head``.
+        whole: Write all of it in the end, and nothing that was taken back: JSON in pieces is of no use.
     """
 
-    def __init__(self, leave: Callable[[], object]) -> None:
+    def __init__(self, leave: Callable[[], object], *, whole: bool) -> None:
         self._begun = False
+        self._whole = whole
         self._leave = leave
 
     def close(self) -> None:
@@ -322,7 +333,9 @@ class _Piped:
 
     def __call__(self, event: BaseEvent) -> None:
         text = ""
-        if isinstance(event, ChunkEvent):
+        if self._whole:
+            text = f"{event.full_text.strip()}\n" if isinstance(event, CompletedEvent) else ""
+        elif isinstance(event, ChunkEvent):
             text = event.separator + event.text
             text = text if self._begun else text.lstrip()
             self._begun = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,7 +34,7 @@ class OpenAIBackend(Backend):
     Args:
         model: The model's name, as the server knows it.
         base_url: Where the server is, with its ``/v1``. By default `$OPENAI_BASE_URL`, else OpenAI.
-        api_key: The key. By default `$OPENAI_API_KEY`.
+        api_key: The key. By default `$OPENAI_API_KEY`, and with a `base_url` none is needed.
         client: Your own `openai.AsyncOpenAI`, in place of the two before. It is never closed, and
             keeps its connections; without one, each generation has a client of its own.
         completion: `"chat"` or `"text"`: which of the two completions.
@@ -79,6 +80,8 @@ class OpenAIBackend(Backend):
             raise UsageError(message)
         check_options(params)
         made_of = {"base_url": base_url, "api_key": api_key}
+        if base_url is not None and not os.environ.get("OPENAI_API_KEY"):
+            made_of["api_key"] = api_key or "none"  # a server of one's own mostly wants no key
         made_of |= {name: params.pop(name) for name in _CLIENT if name in params}
         self._made_of = {name: value for name, value in made_of.items() if value is not None}
         if client is not None and self._made_of:

@@ -35,7 +35,8 @@ class JudgedChatModel(BaseChatModel):
 
     What a repair takes back is told by metadata, as LangChain has no way to take text back: the
     `response_metadata` of a message without text has ``{"streamval": [{"type": "retry", "keep_chunks":
-    …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``.
+    …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``. A
+    run that is not valid gives what was good, with the `finish_reason` ``"content_filter"``.
 
     Attributes:
         pipeline: Who speaks, and who judges.
@@ -88,7 +89,7 @@ class JudgedChatModel(BaseChatModel):
         message = AIMessageChunk(
             content=result.text,
             response_metadata={
-                "finish_reason": result.finish_reason,
+                "finish_reason": result.finish_reason if result.success else "content_filter",
                 "streamval": [
                     {"type": "completed", "success": result.success, "failures": failures}
                 ],
@@ -134,6 +135,8 @@ def _as_chunk(event: Event, ends: list[int]) -> ChatGenerationChunk | None:
             metadata["finish_reason"] = event.finish_reason
         case CompletedEvent():
             told = {"success": event.success}
+            if not event.success:
+                metadata["finish_reason"] = "content_filter"
             read, written = event.usage.prompt_tokens or 0, event.usage.completion_tokens
             usage = UsageMetadata(
                 input_tokens=read, output_tokens=written, total_tokens=read + written

@@ -103,6 +103,12 @@ class Classifier(Requirement):
 
     def _is_refused(self, label: str, score: float | None) -> bool:
         refuse = self._refuse
+        if not label and isinstance(refuse, (AbstractSet, Mapping)):
+            message = (
+                f"{self.name!r}: the classifier answered a bare score, {score}, and refuse= names "
+                "labels; give refuse= the least score that fails"
+            )
+            raise ValidatorError(message)
         if isinstance(refuse, Mapping):
             return label in refuse and (score is None or score >= refuse[label])
         if isinstance(refuse, AbstractSet):

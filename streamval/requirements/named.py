@@ -37,7 +37,9 @@ _MODULES = {
         "no_personal_data": "with the word that completes it; it holds back what may become it",
         "allowed_hosts": "with the link that leads elsewhere",
     },
-    "schema": {"valid_json": "with the first character that is no JSON"},
+    "schema": {
+        "valid_json": "at the first character of the JSON that is none; prose alone, at the end"
+    },
     "structure": {
         "valid_python": "when the code fence closes",
         "readable_markdown": "with the line that breaks a list or table",

@@ -274,8 +274,9 @@ class Language(Requirement):
             return True
         found, probability = _identifier().classify(text[-WINDOW:])
         # What is too short or too mixed to be certain of is given the benefit of the doubt.
-        passed = found == self._code or probability < CERTAIN
-        return bool(passed), f"it is in the language {str(found)!r}"
+        if found == self._code or probability < CERTAIN:
+            return True
+        return False, f"it is in the language {str(found)!r}"
 
 
 def language(code: str, **options: Any) -> Requirement:

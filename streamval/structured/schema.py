@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic_core import to_json
+from pydantic_core import SchemaError, to_json
 
 from streamval.errors import UsageError
 from streamval.structured.opening import unfenced
@@ -46,8 +46,9 @@ class Schema(Generic[T]):
         self.type = wanted
         try:
             self.adapter: TypeAdapter[T] = TypeAdapter(wanted)
-        except PydanticUserError as error:
-            message = f"{wanted!r} is no type that pydantic can check: {error.message}"
+        except (PydanticUserError, SchemaError) as error:
+            said = str(error).splitlines()[0]
+            message = f"{wanted!r} is no type that pydantic can check: {said}"
             raise UsageError(message) from None
         self.place = Place.of(wanted)
 

@@ -44,6 +44,11 @@ async def test_an_answer_that_is_none_is_an_error(answer):
         await run_of(sv.classifier(lambda _: answer, refuse={"rude"}), "One.")
 
 
+async def test_a_bare_score_is_no_label():
+    with pytest.raises(ValidatorError, match="answered a bare score"):
+        await run_of(sv.classifier(lambda _: 0.99, refuse={"toxic": 0.8}), "One.")
+
+
 async def test_chunks_that_wait_are_classified_together_and_off_the_loop():
     calls, threads = [], set()
     gate = threading.Event()
