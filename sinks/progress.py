@@ -58,7 +58,7 @@ class ProgressBar:
 
     def __call__(self, progress: Progress) -> None:
         """Show it."""
-        self._bar.start()  # where nobody has entered the context
+        self._bar.start()  # does nothing inside of a `with` statement
         parts = [f"{progress.valid} valid", f"{progress.invalid} not"]
         if progress.raised:
             parts.append(f"{progress.raised} raised")

@@ -319,7 +319,7 @@ class _Piped:
     standard error, says why.
 
     Args:
-        leave: Called when nobody reads the pipe any more, as behind ``| head``.
+        leave: Called when the reader of the pipe has gone, as behind ``| head``.
         whole: Write all of it in the end, and nothing that was taken back: JSON in pieces is of no use.
     """
 

@@ -15,6 +15,7 @@ from streamval.cli import DEMO_PROMPT, DEMO_TOKENS, demo_pipeline
 
 
 async def main() -> None:
+    """Run the demo, and save what the console shows."""
     out = RichConsole(record=True, width=88, file=io.StringIO())
     run = demo_pipeline(sv.LocalBackend(max_tokens=DEMO_TOKENS, stop=["\n"])).start(DEMO_PROMPT)
     run.subscribe(sv.sinks.Console(out, prompt=DEMO_PROMPT))

@@ -20,9 +20,11 @@ app = FastAPI()
 
 @app.get("/")
 async def page() -> HTMLResponse:
+    """The page."""
     return HTMLResponse((Path(__file__).parent / "page.html").read_text())
 
 
 @app.get("/answer")
 async def answer(prompt: str) -> StreamingResponse:
+    """A run as server-sent events; when the client goes, the model stops."""
     return StreamingResponse(sv.sse(pipeline.start(prompt)), media_type="text/event-stream")

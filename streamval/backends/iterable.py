@@ -70,17 +70,17 @@ class IterableBackend(Backend):
             )
             raise BackendError(message)
         source = pieces if isinstance(pieces, AsyncIterable) else _on_thread(pieces)
-        finished = True
+        ended: bool | None = None  # of a provider's stream, which says when it has
         try:
             async with streamcontext(source) as items:
                 async for item in items:
                     if hasattr(item, "choices"):  # a provider's piece
                         delta = as_delta(item)
-                        finished = (finished and bool(delta.usage)) or bool(delta.finish_reason)
+                        ended = bool(ended or delta.finish_reason)
                         yield delta
                     else:
                         yield item
-            if not finished:
+            if ended is False:
                 raise broken_off(self.model, getattr(pieces, "response", None))
         finally:
             await close([pieces if isinstance(pieces, AsyncIterable) else None])

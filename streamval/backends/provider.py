@@ -123,7 +123,7 @@ def explained(
         answered: Whether the server had answered, be it with an error.
         key_from: The variable of the environment that a key would come from.
     """
-    import openai  # loaded by whoever got the error
+    import openai  # which the caller has loaded
 
     lines = without_secrets(str(error), request.options, *secrets).strip().splitlines()
     said = lines[0][:SHOWN] if lines else type(error).__name__
@@ -158,7 +158,7 @@ def explained(
 
 
 def _is_nobody_there(error: Exception) -> bool:
-    import openai  # loaded by whoever got the error
+    import openai  # which the caller has loaded
 
     return isinstance(error, openai.APIConnectionError) or "Connection error" in str(error)
 

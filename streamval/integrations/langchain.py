@@ -33,7 +33,7 @@ _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 class JudgedChatModel(BaseChatModel):
     """A chat model that streams only chunks that have been judged.
 
-    What a repair takes back is told by metadata, as LangChain has no way to take text back: the
+    Metadata says what a repair takes back, as LangChain has no way to take text back: the
     `response_metadata` of a message without text has ``{"streamval": [{"type": "retry", "keep_chunks":
     …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``. A
     run that is not valid gives what was good, with the `finish_reason` ``"content_filter"``.

@@ -24,7 +24,7 @@ Refuse: TypeAlias = "AbstractSet[str] | Mapping[str, float] | float"
 class _Batch:
     """Calls a function on a thread, with all texts that wait for it at the time.
 
-    There is no task of its own: whoever gets the lock works for all who wait by then.
+    It has no task of its own: the caller that gets the lock classifies for all that wait by then.
     """
 
     def __init__(self, fn: Callable[[list[str]], Sequence[Any]], limit: int) -> None:
