@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from streamval.requirements.base import Requirement
     from streamval.types.chunks import Chunk
     from streamval.validation.options import JudgingOptions
-    from streamval.validation.verdicts import Check
+    from streamval.validation.verdicts import Check, Verdict
 
 
 def validate(
-    requirements: Sequence[Requirement | str], **options: Unpack[JudgingOptions]
+    requirements: Sequence[Requirement | str],
+    *,
+    on_verdict: Callable[[Verdict], None] | None = None,
+    **options: Unpack[JudgingOptions],
 ) -> Callable[[Observable[Chunk]], Observable[Check]]:
     """Judge each chunk by all requirements, side by side, and stop at the first failure.
 
@@ -37,6 +40,8 @@ def validate(
 
     Args:
         requirements: Who judges.
+        on_verdict: Called with each verdict as it comes, before the check that it leads to. The source
+            has been disposed of before this is called with the failed one.
         **options: As for `fan_out`.
 
     Returns:
@@ -73,6 +78,7 @@ def validate(
                     current,
                     observer.on_error,
                     observer.on_completed,
+                    on_verdict=on_verdict,
                     on_check=observer.on_next,
                     cancel_source=upstream.dispose,
                 )

@@ -34,6 +34,7 @@ from .events import StageEvent as StageEvent
 from .events import StartedEvent as StartedEvent
 from .events import StreamingDoneEvent as StreamingDoneEvent
 from .events import TokenEvent as TokenEvent
+from .events import VerdictEvent as VerdictEvent
 from .pipeline.pipeline import Pipeline as Pipeline
 from .pipeline.repair import Repair as Repair
 from .pipeline.run import Run as Run

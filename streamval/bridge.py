@@ -43,6 +43,7 @@ def from_async_iterable(
     *,
     read: Callable[[Any], T | None] | None = None,
     stall_timeout: float | None = None,
+    on_closed: Callable[[], None] | None = None,
 ) -> Observable[T]:
     """The items of an async iterable as a cold observable.
 
@@ -56,6 +57,8 @@ def from_async_iterable(
             `filter` at a third of their price, for what runs once a token.
         stall_timeout: Seconds without an item before the observable fails. Time during which
             something downstream has paused the gate does not count. `None` for never.
+        on_closed: Called once the iterator is closed, whatever ended it, and before the observable
+            ends.
 
     Returns:
         An observable. An exception of the source arrives at `on_error` as it is. So does an
@@ -77,7 +80,7 @@ def from_async_iterable(
     ) -> DisposableBase:
         receiver = Receiver(observer.on_next, observer.on_error, observer.on_completed)
         with scope() as current:
-            pump = Pump(source, read, receiver, current, stall_timeout)
+            pump = Pump(source, read, receiver, current, stall_timeout, on_closed)
             pump.start()
         return Disposable(pump.stop)
 

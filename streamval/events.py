@@ -3,8 +3,10 @@
 The order within one attempt::
 
     started (once a run)
-      { token* quick_check chunk partial_object* }*
-                                             a chunk whose check failed has no `chunk` event
+      { token* verdict* quick_check chunk partial_object* }*
+                                             a chunk whose check failed has no `chunk` event;
+                                             verdicts come as they are ready, so those on later
+                                             chunks may come first
     streaming_done, full_validation          natural end only
     retry                                    before each further attempt
     error                                    an exception ended the run
@@ -104,6 +106,37 @@ class QuickCheckEvent(BaseEvent):
     results: tuple[PartialValidationResult | None, ...]
 
 
+class VerdictEvent(BaseEvent):
+    """One lane has judged one chunk. Sent as it comes, and only where `emit_verdicts=True`.
+
+    A lane that is never asked about chunks sends none, and neither does one that was cut off.
+
+    Attributes:
+        chunk_index: The chunk that was judged.
+        lane: Position of the requirement, from 0.
+        requirement: Its description.
+        verdict: What it says.
+        reason: Why.
+        seconds: How long it took, from when it was asked. What the chunk waited before, because the
+            lane was still busy, is not in it.
+
+    Example:
+        >>> VerdictEvent(
+        ...     run_id="r", attempt=1, chunk_index=0, lane=0, requirement="be brief",
+        ...     verdict="fail", reason="too long", seconds=0.25,
+        ... ).verdict
+        'fail'
+    """
+
+    type: Literal["verdict"] = "verdict"
+    chunk_index: int
+    lane: int
+    requirement: str
+    verdict: TriState
+    reason: str | None = None
+    seconds: float
+
+
 class ChunkEvent(BaseEvent):
     """A chunk is delivered. After its QuickCheckEvent, and only if that did not fail.
 
@@ -195,6 +228,8 @@ class RetryEvent(BaseEvent):
         mode: `"continue"` from the last good chunk, `"ask"` where the model was asked in words to go on
             from there, or `"restart"`.
         keep_chunks: How many delivered chunks still stand; a UI discards the rest.
+        closed_at: When the backend of the last attempt was closed, in Unix seconds; `None` where it
+            was never opened.
 
     Example:
         >>> RetryEvent(run_id="r", attempt=2, reason="x", failures=(), mode="continue", keep_chunks=3).keep_chunks
@@ -206,6 +241,7 @@ class RetryEvent(BaseEvent):
     failures: tuple[Failure, ...]
     mode: Literal["continue", "restart", "ask"]
     keep_chunks: int
+    closed_at: float | None = None
 
 
 class ErrorEvent(BaseEvent):
@@ -230,6 +266,8 @@ class CompletedEvent(BaseEvent):
         full_text: What was delivered and still stands.
         attempts_used: How many attempts were started.
         usage: Tokens of all attempts together.
+        closed_at: When the backend of the last attempt was closed, in Unix seconds; `None` where it
+            was never opened.
 
     Example:
         >>> CompletedEvent(run_id="r", attempt=1, success=True, full_text="Hi.", attempts_used=1, usage=Usage(7, 3)).usage.completion_tokens
@@ -241,6 +279,7 @@ class CompletedEvent(BaseEvent):
     full_text: str
     attempts_used: int
     usage: Usage
+    closed_at: float | None = None
 
 
 class StageEvent(BaseEvent):
@@ -265,6 +304,7 @@ Event = Annotated[
     StartedEvent
     | TokenEvent
     | QuickCheckEvent
+    | VerdictEvent
     | ChunkEvent
     | PartialObjectEvent
     | StreamingDoneEvent

@@ -41,6 +41,7 @@ class Pump:
         receiver: Where the items go.
         scope: Owns the task.
         stall_timeout: Seconds without an item before the receiver gets an error, or `None`.
+        on_closed: Called once the iterator is closed, whatever ended it.
     """
 
     task: asyncio.Task[None]
@@ -52,7 +53,9 @@ class Pump:
         receiver: Receiver,
         scope: Scope,
         stall_timeout: float | None,
+        on_closed: Callable[[], None] | None = None,
     ) -> None:
+        self._on_closed = on_closed
         self._source = source
         self._read = read
         self._receiver = receiver
@@ -107,6 +110,8 @@ class Pump:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+            if self._on_closed is not None:
+                self._on_closed()
         self._report_end()
 
     def _report_end(self) -> None:

@@ -95,18 +95,25 @@ def _first_parameter(fn: Callable[..., Any]) -> str | None:
 
 async def _on_thread(pieces: Iterable[str]) -> AsyncIterator[str]:
     iterator = iter(pieces)
+    close: Callable[[], None] = getattr(iterator, "close", lambda: None)
+    left = False
+
+    def take() -> Any:
+        item = next(iterator, _END)
+        if left:
+            with suppress(ValueError):
+                close()
+        return item
+
     try:
-        while True:
-            item = await asyncio.to_thread(next, iterator, _END)
-            if isinstance(item, _End):
-                return
+        while not isinstance(item := await asyncio.to_thread(take), _End):
             yield item
     finally:
-        close = getattr(iterator, "close", None)
-        if close is not None:
-            # A generator that is waiting on its thread cannot be closed; it ends when it returns.
-            with suppress(ValueError):
-                await asyncio.to_thread(close)
+        # A generator that is waiting on its thread cannot be closed from here (`ValueError`): the
+        # thread does it, once the generator has yielded. So `left` is set first.
+        left = True
+        with suppress(ValueError):
+            await asyncio.to_thread(close)
 
 
 class _End:

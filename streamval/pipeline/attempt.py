@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-from reactivex import Observable
-from reactivex.disposable import SerialDisposable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamval import bridge
 from streamval.aio.tasks import side_by_side
@@ -18,11 +16,13 @@ from streamval.events import (
     QuickCheckEvent,
     StreamingDoneEvent,
     TokenEvent,
+    VerdictEvent,
 )
 from streamval.operators.chunk import chunk
 from streamval.operators.release import release
 from streamval.operators.validate import validate
 from streamval.pipeline.seam import mend_seam
+from streamval.pipeline.tap import tap
 from streamval.requirements.schema import MatchesSchema
 from streamval.requirements.whole import judge_whole
 from streamval.types.context import Context
@@ -36,7 +36,7 @@ from streamval.validation.verdicts import Check
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+    from reactivex import Observable
 
     from streamval.backends.base import GenerationRequest
     from streamval.pipeline.delivered import Delivered
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from streamval.requirements.base import Requirement
     from streamval.types.chunks import Chunk
     from streamval.validation.checkpoints import Checkpoints
-
-T = TypeVar("T")
+    from streamval.validation.verdicts import Verdict
 
 REFUSED = {
     "content_filter": "the provider's content filter cut it off",
@@ -76,6 +75,7 @@ class Attempt:
         next_index: Index of the chunk after those.
         standing_tokens: How many tokens those chunks are.
         known: What the backend tells of the generation besides its text.
+        closed_at: When the backend was closed, in Unix seconds; `None` before that.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class Attempt:
         self.released_to = len(request.prefix or "")
         self.next_index = index
         self.standing_tokens = 0
+        self.closed_at: float | None = None
         self._settings = settings
         self._judge_backend = settings.validation_backend or settings.backend.going(request.options)
         self._emitter: Emitter | None = emitter
@@ -120,6 +121,7 @@ class Attempt:
             lambda: settings.backend.stream(asked),
             read=self._reader(),
             stall_timeout=settings.stall_timeout,
+            on_closed=self._on_closed,
         )
         if request.prefix and asked.prefix is None:  # a model that was asked in words to go on
             deltas = deltas.pipe(mend_seam(request.prefix))
@@ -133,6 +135,7 @@ class Attempt:
             ),
             validate(
                 settings.requirements,
+                on_verdict=self._on_verdict if settings.emit_verdicts else None,
                 backend=self._judge_backend,
                 ctx=ctx,
                 max_pending_chunks=settings.max_pending_chunks,
@@ -223,6 +226,9 @@ class Attempt:
 
         return _Recorded(record, flush)
 
+    def _on_closed(self) -> None:
+        self.closed_at = time.time()
+
     def _on_start(self, judges: tuple[Requirement, ...]) -> None:
         self._judges = judges
         pairs = zip(self._settings.requirements, judges, strict=True)
@@ -236,6 +242,21 @@ class Attempt:
         """
         for shared in self._shared:
             shared.warn()
+
+    def _on_verdict(self, verdict: Verdict) -> None:
+        """Emit what one lane says, as it comes."""
+        lane, chunk, result, *_, seconds = verdict
+        if seconds is None or self._emitter is None:  # of a lane that is never asked
+            return
+        self._emitter.emit(
+            VerdictEvent,
+            chunk_index=chunk.index,
+            lane=lane,
+            requirement=self._judges[lane].name,
+            verdict=result.success,
+            reason=result.reason,
+            seconds=seconds,
+        )
 
     def _on_check(self, check: Check) -> None:
         """Emit a check, and note which requirements failed."""
@@ -320,44 +341,6 @@ class _Recorded(NamedTuple):
 
     feed: Callable[[str], list[Chunk]]
     flush: Callable[[], list[Chunk]]
-
-
-def tap(
-    look: Callable[[T], None], *, then: Callable[[], Observable[T] | None] | None = None
-) -> Callable[[Observable[T]], Observable[T]]:
-    """An operator: look at each item before it goes on; after the last one, go on with `then`.
-
-    `ops.do_action` and `ops.concat` do the same. But `concat` leaves all that it is made of to the
-    garbage collector.
-    """
-
-    def operator(source: Observable[T]) -> Observable[T]:
-        def subscribe(
-            observer: ObserverBase[T], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            current, forward = SerialDisposable(), observer.on_next
-
-            def on_next(item: T) -> None:
-                look(item)
-                forward(item)
-
-            def on_completed() -> None:
-                following = None if then is None else then()
-                if following is None:
-                    observer.on_completed()
-                else:
-                    current.disposable = following.subscribe(
-                        on_next, observer.on_error, observer.on_completed, scheduler=scheduler
-                    )
-
-            current.disposable = source.subscribe(
-                on_next, observer.on_error, on_completed, scheduler=scheduler
-            )
-            return current
-
-        return Observable(subscribe)
-
-    return operator
 
 
 def _why(result: ValidationResult) -> str | None:

@@ -98,6 +98,7 @@ class Attempts:
                 failures=attempt.failures,
                 mode="restart" if prefix is None else "ask" if retry.mode == "ask" else "continue",
                 keep_chunks=self.delivered.chunks,
+                closed_at=attempt.closed_at,
             )
             if self.cancelled:  # a subscriber has cancelled the run
                 return False

@@ -51,6 +51,11 @@ class Ledger:
         """Who judged the last attempt by a schema, if there is one."""
         return self._entries[-1].attempt.schema_judge if self._entries else None
 
+    @property
+    def closed_at(self) -> float | None:
+        """When the backend of the last attempt was closed, in Unix seconds."""
+        return self._entries[-1].attempt.closed_at if self._entries else None
+
     def result(self, output: str | bytes, parsed: Any, *, success: bool) -> StreamResult:
         """The result of the run.
 

@@ -64,6 +64,8 @@ class Pipeline(Generic[T]):
         retry: What follows a failure. `None` for one attempt.
         max_pending_chunks: With so many chunks waiting for verdicts, the backend is not read.
         emit_tokens: Send a `TokenEvent` for each raw delta, before any check.
+        emit_verdicts: Send a `VerdictEvent` for each lane's verdict on a chunk, as it comes, with the
+            seconds that it took: what `draw` makes its bars of.
         stall_timeout: Seconds without a delta before the run ends with an error; `None` for
             never.
         delta_operators: Your operators on the raw stream, before it is cut. Where one of them ends
@@ -104,6 +106,7 @@ class Pipeline(Generic[T]):
         retry: Repair | None = None,
         max_pending_chunks: int = MAX_PENDING_CHUNKS,
         emit_tokens: bool = False,
+        emit_verdicts: bool = False,
         stall_timeout: float | None = STALL_TIMEOUT,
         delta_operators: Sequence[Callable[[Observable[str]], Observable[str]]] = (),
         chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
@@ -146,6 +149,7 @@ class Pipeline(Generic[T]):
             max_pending_chunks=max_pending_chunks,
             stall_timeout=stall_timeout,
             emit_tokens=emit_tokens,
+            emit_verdicts=emit_verdicts,
             delta_operators=_operators("delta_operators", delta_operators),
             chunk_operators=_operators("chunk_operators", chunk_operators),
         )

@@ -315,6 +315,7 @@ class Run(Generic[T]):
                 full_text=self.text,
                 attempts_used=len(self._attempts.ledger),
                 usage=self._attempts.ledger.usage(success=success),
+                closed_at=self._attempts.ledger.closed_at,
             )
         except BaseException as error:  # of a subscriber, and no Exception
             self._error = self._error or error

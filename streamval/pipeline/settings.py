@@ -34,6 +34,7 @@ class Settings:
         max_pending_chunks: With so many chunks waiting for verdicts, the backend is not read.
         stall_timeout: Seconds without a delta before the run ends with an error.
         emit_tokens: Whether there is a `TokenEvent` for each delta.
+        emit_verdicts: Whether there is a `VerdictEvent` for each lane's verdict.
         delta_operators: The user's operators before the chunker.
         chunk_operators: The user's operators after the release.
     """
@@ -49,6 +50,7 @@ class Settings:
     max_pending_chunks: int
     stall_timeout: float | None
     emit_tokens: bool
+    emit_verdicts: bool
     delta_operators: tuple[Callable[[Observable[str]], Observable[str]], ...]
     chunk_operators: tuple[Callable[[Observable[Chunk]], Observable[Chunk]], ...]
 

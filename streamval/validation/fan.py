@@ -54,7 +54,7 @@ class Fan:
         scope: Owns the tasks.
         failed: Called with the exception of the source or a validator.
         ended: Called once the source has ended and all verdicts are in.
-        on_verdict: Called with each verdict, as they come.
+        on_verdict: Called with each verdict, as they come, with the seconds that the lane took.
         on_check: Called with each check, in chunk order, up to the first that failed.
         cancel_source: Called at the first failed verdict, even while lanes still judge earlier
             chunks: no more chunks are wanted.
@@ -73,6 +73,7 @@ class Fan:
     ) -> None:
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
         self._loop = running_loop()
+        self._clock = self._loop.time
         self._scope = scope
         self._gate = scope.gate
         self._failed = failed
@@ -193,6 +194,7 @@ class Fan:
         for lane in self._plain:
             if self._limit is not None and self._is_over(row):
                 return
+            began = 0.0 if quiet else self._clock()
             answer = lane.judge_now(row)
             if type(answer) is PartialValidationResult and quiet and answer.success != "fail":
                 row.add(lane.position, answer)  # fast path of `_on_answer`
@@ -201,7 +203,7 @@ class Fan:
                 self._no_longer_plain(lane)
                 self._ask_slow(Turns(row, [lane]))
             else:
-                self._on_answer(lane, row, answer)
+                self._on_answer(lane, row, answer, began)
 
     def _no_longer_plain(self, lane: Lane) -> None:
         """A plain function has returned something to be awaited: from now on tasks ask it."""
@@ -235,7 +237,8 @@ class Fan:
                     handover = self._loop.call_soon(self._ask_slow, todo)
                 while todo.lanes and not self._is_over(row):
                     lane = todo.lanes.pop()
-                    self._on_answer(lane, row, await lane.judge(row))
+                    began = 0.0 if self._on_verdict is None else self._clock()
+                    self._on_answer(lane, row, await lane.judge(row), began)
                     self._rest(lane)
                 if handover is not None:
                     handover.cancel()
@@ -269,8 +272,8 @@ class Fan:
 
     # Answers
 
-    def _on_answer(self, lane: Lane, row: Row, answer: Answer) -> None:
-        """A lane has judged a chunk, or raised what ends the run."""
+    def _on_answer(self, lane: Lane, row: Row, answer: Answer, began: float) -> None:
+        """A lane has judged a chunk since `began`, or raised what ends the run."""
         if self._limit is not None and self._is_over(row):
             return
         if isinstance(answer, PartialValidationResult):
@@ -284,7 +287,7 @@ class Fan:
         if settles or self._on_verdict is not None:
             with self._scope.current():  # validators run outside of it
                 if self._on_verdict is not None:
-                    self._on_verdict(row.verdict(lane.position))
+                    self._on_verdict(row.verdict(lane.position, self._clock() - began))
                 if settles:
                     self._settle()
 

@@ -24,6 +24,7 @@ class Verdict(NamedTuple):
             index.
         covered: Only from a lane that holds chunks back: the end of the last piece that passed, 0
             if none did. `None` from any other lane.
+        seconds: How long the lane took, from when it was asked; `None` from one that is never asked.
     """
 
     lane: int
@@ -32,6 +33,7 @@ class Verdict(NamedTuple):
     lanes: int = 1
     position: int | None = None
     covered: int | None = None
+    seconds: float | None = None
 
 
 class Check(NamedTuple):
@@ -99,12 +101,12 @@ class Row:
             self.covered = {}
         self.covered[lane] = end
 
-    def verdict(self, lane: int) -> Verdict:
-        """What a lane has answered."""
+    def verdict(self, lane: int, seconds: float | None = None) -> Verdict:
+        """What a lane has answered, and how long that took."""
         result = self.results[lane]
         assert result is not None
         covered = None if self.covered is None else self.covered.get(lane)
-        return Verdict(lane, self.chunk, result, len(self.results), self.position, covered)
+        return Verdict(lane, self.chunk, result, len(self.results), self.position, covered, seconds)
 
 
 class CheckOrder:
@@ -140,7 +142,7 @@ class TriStateMerge:
         """Take a verdict. Return the checks that it completes."""
         if self._failed:
             return []
-        lane, chunk, result, lanes, position, covered = verdict
+        lane, chunk, result, lanes, position, covered, _ = verdict
         if position is None:
             position = chunk.index
         row = self._rows.get(position)

@@ -59,6 +59,37 @@ async def test_a_generator_that_blocks_does_not_block_the_loop_and_is_closed():
     assert closed[0] is not threading.main_thread()
 
 
+async def test_a_generator_that_waits_as_the_run_is_left_is_closed_on_its_own_thread():
+    closed, kept = [], []
+    waiting, gate = threading.Event(), threading.Event()
+
+    def blocking(_):
+        try:
+            yield "One. "
+            waiting.set()
+            gate.wait(30)
+            yield "Two. "
+        finally:
+            closed.append(threading.current_thread())
+
+    def speak(prompt):
+        kept.append(blocking(prompt))  # nobody closes it by dropping it
+        return kept[0]
+
+    stream = sv.IterableBackend(speak).stream(sv.ScriptedBackend("").request("go"))
+    assert await anext(stream) == "One. "
+    following = asyncio.ensure_future(anext(stream))
+    while not waiting.is_set():
+        await asyncio.sleep(0.001)
+    following.cancel()
+    await asyncio.wait([following])
+    assert not closed
+    gate.set()
+    while not closed:
+        await asyncio.sleep(0.001)
+    assert closed[0] is not threading.main_thread()
+
+
 async def test_iterable_refuses_what_is_no_iterable_of_strings():
     with pytest.raises(BackendError, match="returned str"):
         await said(sv.IterableBackend(lambda prompt: prompt))

@@ -1,10 +1,14 @@
 """Tests of `streamval.pipeline.attempt`."""
 
+import asyncio
+import time
+
 import pytest
 from reactivex import operators as ops
 
 import streamval as sv
-from tests.support.sources import Judge, Spoken, fails_on, watch
+from tests.support.sources import Judge, PlainJudge, Spoken, fails_on, types, watch
+from tests.support.virtual_time import run_virtually
 
 
 async def test_a_failed_tail_begins_again_and_is_no_success_by_silence():
@@ -133,3 +137,84 @@ async def test_an_error_event_shows_no_key(monkeypatch):
     with pytest.raises(LookupError):
         await run
     assert events[-2].detail == "who is ***, and who ***?"
+
+
+def verdicts(events):
+    return [(e.chunk_index, e.lane, e.verdict, e.seconds) for e in events if e.type == "verdict"]
+
+
+def test_verdicts_come_as_they_are_ready_with_the_seconds_that_each_lane_took():
+    async def slow(_):
+        await asyncio.sleep(3)
+        return "pass"
+
+    lanes = [
+        Judge(slow, "slow"),
+        PlainJudge("unknown", "quick"),
+        sv.Requirement("x", lambda _: True),
+    ]
+    run = sv.Pipeline(Spoken("One. ", "Two."), requirements=lanes, emit_verdicts=True).start("go")
+    events, _ = run_virtually(watch(run))
+    # The quick lane is asked about both at once, the slow one about the second when it is free.
+    # The third is never asked about chunks.
+    assert verdicts(events) == [
+        (0, 1, "unknown", 0.0),
+        (1, 1, "unknown", 0.0),
+        (0, 0, "pass", 3.0),
+        (1, 0, "pass", 3.0),
+    ]
+    assert types(events)[3:9] == ["verdict", "quick_check", "chunk"] * 2
+
+
+async def test_the_verdict_that_fails_comes_before_its_check_and_a_lane_cut_off_sends_none():
+    hangs = Judge(lambda _: asyncio.sleep(100), "hangs")
+    failing = PlainJudge(fails_on("Two."), "failing")
+    pipeline = sv.Pipeline(
+        Spoken("One. ", "Two. ", "Three."),
+        requirements=[failing, hangs],
+        emit_verdicts=True,
+    )
+    hangs.verdict = lambda chunk: "pass" if chunk == "One." else asyncio.sleep(100)
+    events = await watch(pipeline.start("go"))
+    told = [e for e in events if e.type in ("verdict", "quick_check")]
+    assert [(e.type, e.chunk_index) for e in told] == [
+        ("verdict", 0),
+        ("verdict", 0),
+        ("quick_check", 0),
+        ("verdict", 1),
+        ("quick_check", 1),
+    ]
+    assert (told[3].requirement, told[3].verdict, told[3].reason) == (
+        "failing",
+        "fail",
+        "about Two.",
+    )
+
+
+async def test_no_verdicts_where_they_are_not_asked_for():
+    events = await watch(sv.Pipeline(Spoken("One."), requirements=[PlainJudge()]).start("go"))
+    assert "verdict" not in types(events)
+
+
+@pytest.mark.parametrize("emit_verdicts", [False, True])
+async def test_when_the_backend_was_closed_is_told(emit_verdicts):
+    before = time.time()
+    pipeline = sv.Pipeline(
+        Spoken(["Bad. ", "x"], ["Two."]),
+        requirements=[Judge(fails_on("Bad."))],
+        retry=sv.Repair(),
+        emit_verdicts=emit_verdicts,
+    )
+    events = await watch(pipeline.start("go"))
+    retry = next(event for event in events if event.type == "retry")
+    assert before <= retry.closed_at <= retry.timestamp <= events[-1].closed_at
+    assert events[-1].closed_at <= events[-1].timestamp
+
+
+async def test_a_run_that_is_cancelled_at_once_closed_nothing():
+    run = sv.Pipeline(Spoken("One.")).start("go")
+    events = []
+    run.subscribe(lambda event: (events.append(event), run.cancel()))
+    await run
+    assert types(events) == ["started", "completed"]
+    assert events[-1].closed_at is None
