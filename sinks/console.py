@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.console import Console as RichConsole
 from rich.console import Group
@@ -13,37 +13,20 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from streamval.events import (
-    ChunkEvent,
-    CompletedEvent,
-    ErrorEvent,
-    FullValidationEvent,
-    QuickCheckEvent,
-    RetryEvent,
-    StartedEvent,
-    StreamingDoneEvent,
-    TokenEvent,
-)
+from streamval.events import CompletedEvent, RetryEvent, StartedEvent
 from streamval.types.text import visible
+from streamval.view.run_view import RunView
+from streamval.view.words import outcome, seconds, standing, what_became_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from streamval.events import BaseEvent
+    from streamval.view.run_view import Snapshot
 
 FRAMES_A_SECOND = 15
-_KEPT = {
-    "continue": "went on from there",
-    "ask": "was asked to go on from there",
-    "restart": "began again",
-}
-_CUT = {
-    "length": "cut off by the limit on tokens",
-    "max_tokens": "cut off by the limit on tokens",
-    "content_filter": "cut off by the provider's content filter",
-    "refusal": "the model refused",
-}
-"""The finish reasons that a reader must know of."""
+JUPYTER_WIDTH = 84
+"""Characters a line in a notebook, whose cells are narrower than rich takes them for (115)."""
 
 _MARKS = {
     "pass": Text("✓", "bold green"),
@@ -52,139 +35,79 @@ _MARKS = {
     "waiting": Text("·", "dim"),
 }
 
-
-@dataclass
-class _Row:
-    """What is known of one requirement in this attempt."""
-
-    name: str
-    state: Literal["pass", "fail", "unknown", "waiting"] = "waiting"
-    judged: int = 0
-    reason: str = ""
+_STYLES = {"good": "green", "bad": "red", "warning": "yellow", "plain": ""}
 
 
-@dataclass
-class _Picture:
-    """What a run looks like after the events so far."""
+def _rendered(
+    shown: Snapshot, prompt: str = "", *, height: int | None = None, width: int = 80
+) -> RenderableType:
+    """A run as it stands; with a height, only the end of a text that would not fit."""
+    text = _text(shown, prompt)
+    if height is not None:
+        room = max(height - len(shown["rows"]) - len(shown["attempts"]) - 7, 3)
+        lines = text.wrap(RichConsole(width=width), width - 4)
+        if len(lines) > room:
+            text = Text("…\n", "dim") + Text("\n").join(lines[-room:])
+    chunking = visible(shown["chunking"])
+    title = Text.assemble(
+        (visible(shown["model"]), "bold"), (f" · {chunking} by {chunking}", "dim")
+    )
+    style = {"valid": "green", "waiting": "cyan", "running": "cyan"}.get(shown["state"], "red")
+    parts: list[RenderableType] = [
+        Panel(text, title=title, title_align="left", border_style=style, padding=(0, 1))
+    ]
+    if shown["rows"]:
+        parts.append(_requirements(shown))
+    if len(shown["attempts"]) > 1:
+        parts.append(_attempts(shown))
+    parts.append(_summary(shown))
+    return Group(*parts)
 
-    prompt: str = ""
-    model: str = ""
-    chunking: str = ""
-    attempt: int = 1
-    rows: list[_Row] = field(default_factory=list)
-    history: list[tuple[int, str, str]] = field(default_factory=list)
-    delivered: list[str] = field(default_factory=list)
-    unchecked: str = ""
-    rejected: str = ""
-    cut: str = ""
-    completed: CompletedEvent | None = None
-    error: str = ""
 
-    def update(self, event: BaseEvent) -> None:  # noqa: C901, PLR0912  one case an event
-        """Take in an event."""
-        match event:
-            case StartedEvent():
-                self.model, self.chunking = visible(event.model), visible(event.chunking)
-                self.rows = [_Row(visible(name)) for name in event.requirements]
-            case TokenEvent():
-                self.rejected = ""
-                self.unchecked += visible(event.text)
-            case QuickCheckEvent():
-                if not event.passed:
-                    self.rejected, self.unchecked = self.unchecked, ""
-                for row, result in zip(self.rows, event.results, strict=True):
-                    if result is not None:
-                        row.judged += 1
-                        row.state, row.reason = result.success, visible(result.reason or "")
-            case ChunkEvent():
-                piece = visible(event.separator + event.text)
-                self.delivered.append(piece)
-                self.unchecked = self.unchecked.removeprefix(piece)
-            case StreamingDoneEvent():
-                self.cut = _CUT.get(event.finish_reason or "", "")
-            case FullValidationEvent():
-                for row, verdict in zip(self.rows, event.results, strict=True):
-                    row.state = "pass" if verdict else "fail"
-                    row.reason = visible(verdict.reason or verdict.error or "")
-            case RetryEvent():
-                kept = _KEPT[event.mode]
-                self.history.append((event.attempt - 1, visible(event.reason), kept))
-                self.attempt, self.unchecked, self.cut = event.attempt, "", ""
-                del self.delivered[event.keep_chunks :]
-                for row in self.rows:
-                    row.state, row.reason, row.judged = "waiting", "", 0
-            case ErrorEvent():
-                self.error = visible(f"{event.exception_type}: {event.detail}")
-            case CompletedEvent():
-                self.completed = event
-                self.unchecked = self.rejected = ""
+def _text(shown: Snapshot, prompt: str) -> Text:
+    """What stands, what was rejected just now, and what is not checked yet."""
+    stands, rejected = standing(shown)
+    text = Text().append(prompt, "dim").append(visible(stands))
+    if shown["state"] == "running":
+        text.append(visible(rejected), "red strike")
+    text.append(visible(shown["pending"]), "dim italic")
+    return text[len(text.plain) - len(text.plain.lstrip()) :]
 
-    def render(self, height: int | None = None, width: int = 80) -> RenderableType:
-        """The picture; with a height, only the end of a text that would not fit."""
-        text = Text().append(self.prompt, "dim").append("".join(self.delivered))
-        text.append(self.rejected, "red strike")
-        text.append(self.unchecked, "dim italic")
-        text = text[len(text.plain) - len(text.plain.lstrip()) :]
-        room = None if height is None else max(height - len(self.rows) - len(self.history) - 8, 3)
-        if room is not None:
-            lines = text.wrap(RichConsole(width=width), width - 4)
-            if len(lines) > room:
-                text = Text("…\n", "dim") + Text("\n").join(lines[-room:])
-        title = Text.assemble(
-            (self.model, "bold"), (f" · {self.chunking} by {self.chunking}", "dim")
-        )
-        style = "cyan"
-        if self.completed is not None:
-            style = "green" if self.completed.success else "red"
-        parts: list[RenderableType] = [
-            Panel(text, title=title, title_align="left", border_style=style, padding=(0, 1))
-        ]
-        if self.rows:
-            parts.append(self._requirements())
-        if self.history:
-            parts.append(self._attempts())
-        parts.append(self._summary())
-        return Group(*parts)
 
-    def _requirements(self) -> Table:
-        table = _marked()
-        table.add_column(style="dim", overflow="fold")
-        for row in self.rows:
-            judged = f"{row.judged} judged" if row.judged else ""
-            reason = Text(row.reason, "red") if row.state == "fail" else Text(judged)
-            table.add_row(_MARKS[row.state], Text(row.name), reason)
-        return table
+def _requirements(shown: Snapshot) -> Table:
+    table = _marked()
+    table.add_column(style="dim", overflow="fold")
+    for row in shown["rows"]:
+        judged = f"{row['judged']} judged" if row["judged"] else ""
+        if judged and row["seconds"]:
+            judged += f", {seconds(row['seconds'])}"
+        said = Text(visible(row["reason"]), "red") if row["state"] == "fail" else Text(judged)
+        table.add_row(_MARKS[row["state"]], Text(visible(row["name"])), said)
+    return table
 
-    def _attempts(self) -> Table:
-        table = _marked()
-        for number, reason, what in self.history:
-            line = Text(f"attempt {number} cancelled ")
-            line.append(f"({reason})", "red").append(f", {what}", "yellow")
-            table.add_row(Text("↻", "yellow"), line)
-        return table
 
-    def _summary(self) -> Table:
-        table, done = _marked(), self.completed
-        if self.error:
-            table.add_row(_MARKS["fail"], Text(self.error, "bold red"))
-        elif done is None:
-            table.add_row(Text("●", "cyan"), Text(f"attempt {self.attempt}", "cyan"))
-        else:
-            table.add_row(_MARKS["pass" if done.success else "fail"], self._outcome(done))
-        return table
+def _attempts(shown: Snapshot) -> Table:
+    table = _marked()
+    for attempt in shown["attempts"][:-1]:
+        line = Text(f"attempt {attempt['number']} cancelled ")
+        line.append(f"({visible(attempt['reason'])})", "red")
+        line.append(f", {what_became_of(attempt)}", "yellow")
+        table.add_row(Text("↻", "yellow"), line)
+    return table
 
-    def _outcome(self, done: CompletedEvent) -> Text:
-        usage = done.usage
-        word = ("valid", "bold green") if done.success else ("not valid", "bold red")
-        attempts = "1 attempt" if done.attempts_used == 1 else f"{done.attempts_used} attempts"
-        line = Text.assemble(word, f" after {attempts} · {usage.completion_tokens} tokens spent")
-        if self.cut:
-            line.append(f" · {self.cut}", "yellow")
-        if usage.discarded_tokens:
-            line.append(f" · {usage.discarded_tokens} thrown away", "yellow")
-        if usage.reused_tokens:
-            line.append(f" · {usage.reused_tokens} saved from rejected attempts", "green")
-        return line
+
+def _summary(shown: Snapshot) -> Table:
+    table = _marked()
+    if shown["error"] is not None:
+        table.add_row(_MARKS["fail"], Text(visible(shown["error"]), "bold red"))
+    elif shown["usage"] is None:
+        number = shown["attempts"][-1]["number"] if shown["attempts"] else 1
+        table.add_row(Text("●", "cyan"), Text(f"attempt {number}", "cyan"))
+    else:
+        mark = _MARKS["pass" if shown["state"] == "valid" else "fail"]
+        said = [(words.text, _STYLES[words.kind]) for words in outcome(shown)]
+        table.add_row(mark, Text.assemble((said[0][0], f"bold {said[0][1]}"), *said[1:]))
+    return table
 
 
 def _marked() -> Table:
@@ -223,27 +146,29 @@ class Console:
 
     def __init__(self, console: RichConsole | None = None, *, prompt: str | None = None) -> None:
         self._console = console or RichConsole()
+        if self._console.is_jupyter and "JUPYTER_COLUMNS" not in os.environ:
+            self._console.width = JUPYTER_WIDTH
         self._prompt = visible(prompt or "")
-        self._picture = _Picture(self._prompt)
+        self._view = RunView()
         self._live: Live | None = None
         self._drawn = 0.0
         self._showing = False
 
     def __call__(self, event: BaseEvent) -> None:
         """Show an event."""
+        self._view.apply(event)
         if isinstance(event, StartedEvent):
-            self._picture = _Picture(self._prompt)
             self._open()
-        self._picture.update(event)
-        if isinstance(event, CompletedEvent):
+        elif isinstance(event, CompletedEvent):
             self._close()
         elif self._live is not None:
-            # Drawn here and not by rich's own thread, which would see a picture half updated.
+            # Drawn here and not by rich's own thread, which would see a run half folded.
             now = time.monotonic()
-            turning_point = isinstance(event, RetryEvent)
-            if turning_point or now - self._drawn >= 1 / FRAMES_A_SECOND:
+            if isinstance(event, RetryEvent) or now - self._drawn >= 1 / FRAMES_A_SECOND:
                 self._drawn = now
-                self._live.update(self._render(), refresh=True)
+                height, width = self._console.height, self._console.width
+                shown = _rendered(self._view.snapshot(), self._prompt, height=height, width=width)
+                self._live.update(shown, refresh=True)
         elif isinstance(event, RetryEvent):
             line = f"attempt {event.attempt - 1} cancelled: {visible(event.reason)}"
             self._console.print(Text(line))
@@ -267,7 +192,4 @@ class Console:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self._console.print(self._picture.render())
-
-    def _render(self) -> RenderableType:
-        return self._picture.render(self._console.height, self._console.width)
+        self._console.print(_rendered(self._view.snapshot(), self._prompt))

@@ -4,6 +4,7 @@ from . import errors as errors
 from . import operators as operators
 from . import requirements as requirements
 from . import sinks as sinks
+from . import view as view
 from .backends.base import Backend as Backend
 from .backends.base import Delta as Delta
 from .backends.base import GenerationRequest as GenerationRequest
@@ -96,5 +97,6 @@ from .types.results import ValidationResult as ValidationResult
 from .types.thunk import ModelOutputThunk as ModelOutputThunk
 from .validation.verdicts import Check as Check
 from .validation.verdicts import Verdict as Verdict
+from .view.draw import draw as draw
 
 __version__: str

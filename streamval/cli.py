@@ -1,10 +1,12 @@
-"""The command line: ``streamval run``, ``replay``, ``rules`` and ``demo``."""
+"""The command line: ``streamval run``, ``replay``, ``draw``, ``rules`` and ``demo``."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
+import webbrowser
+from contextlib import asynccontextmanager, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +20,7 @@ from rich.text import Text
 from streamval import __version__
 from streamval.backends import default_backend, read_events
 from streamval.errors import AuthenticationError, StreamvalError, UnknownModelError, UsageError
-from streamval.events import ChunkEvent, CompletedEvent, RetryEvent, StartedEvent
+from streamval.events import CompletedEvent, StartedEvent
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
 from streamval.requirements import (
@@ -30,14 +32,15 @@ from streamval.requirements import (
     sentence_limit,
 )
 from streamval.requirements.named import requirement_written
-from streamval.sinks import JSONL, Console
+from streamval.sinks import JSONL, Console, Piped
 from streamval.types.text import visible
+from streamval.view import draw as drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from streamval.backends import Backend, LocalBackend
-    from streamval.events import BaseEvent
+    from streamval.pipeline.subscribers import Sink
     from streamval.types.results import StreamResult
 
 VALID, INVALID, WRONG_USE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
@@ -51,6 +54,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 errors = RichConsole(stderr=True)
+WATCH_HELP = "Show the run on a page in the browser as well, on this machine only, until Ctrl-C."
 
 
 def _show_version(wanted: bool) -> None:
@@ -79,6 +83,7 @@ def streamval(
 @app.command()
 def run(
     prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    *,
     model: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +137,7 @@ def run(
     record: Annotated[
         Path | None, typer.Option("--record", help="Write every event to this file, as JSONL.")
     ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help=WATCH_HELP)] = False,
 ) -> None:
     """Generate, judge and repair, and show it while it happens.
 
@@ -157,6 +163,7 @@ def run(
             chunking=chunk,
             retry=Repair(loop_budget=retry + 1) if retry else None,
             emit_tokens=True,
+            emit_verdicts=watch or record is not None,
             format=wanted_type,
             options={"max_tokens": max_tokens} if max_tokens else None,
         )
@@ -169,7 +176,8 @@ def run(
             messages.insert(0, {"role": "system", "content": system})
         # A base model goes on from the prompt: without it, its text begins in mid-sentence.
         shown = asked if backend.supports_prefix and system is None else None
-        result = asyncio.run(_shown(pipeline, messages, record, shown, whole=bool(output_format)))
+        show = _shown(pipeline, messages, record, shown, whole=bool(output_format), watch=watch)
+        result = asyncio.run(show)
     raise typer.Exit(VALID if result.success else INVALID)
 
 
@@ -219,11 +227,28 @@ def replay(
     speed: Annotated[
         float, typer.Option(min=0.0, help="1 for the recorded pace, 0 for at once.")
     ] = 1.0,
+    watch: Annotated[bool, typer.Option("--watch", help=WATCH_HELP)] = False,
 ) -> None:
     """Show a recorded run again. Exits as it did; as not valid where its end is missing."""
     with _explained():
-        success = asyncio.run(_replayed(file, speed))
+        success = asyncio.run(_replayed(file, speed, watch=watch))
     raise typer.Exit(VALID if success else INVALID)
+
+
+@app.command()
+def draw(
+    file: Annotated[Path, typer.Argument(help="What --record, or the JSONL sink, has written.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="OUT.svg for a picture, OUT.html for a page.")
+    ],
+) -> None:
+    """Draw a recorded run as a marble diagram: where its time went, who failed what, what was kept.
+
+    [dim]$[/dim] streamval run "The sea is" --record sea.jsonl && streamval draw sea.jsonl -o sea.html
+    """
+    with _explained():
+        drawn(file, output)
+    typer.echo(f"{output}: {output.stat().st_size:,} bytes")
 
 
 @app.command()
@@ -294,85 +319,80 @@ async def _shown(
     continued: str | None,
     *,
     whole: bool = False,
+    watch: bool = False,
 ) -> StreamResult:
-    run = pipeline.start(prompt)
-    for show in _displays(continued, run.cancel, whole=whole):
-        run.subscribe(show)
-    if record is not None:
-        run.subscribe(JSONL(record))
-    return await run
+    async with _page(wanted=watch) as pages:
+        run = pipeline.start(prompt)
+        for show in [*_displays(_console(continued), run.cancel, whole=whole), *pages]:
+            run.subscribe(show)
+        if record is not None:
+            run.subscribe(JSONL(record))
+        return await run
+
+
+def _console(continued: str | None = None) -> Console:
+    """On standard error where standard output is a pipe, which gets the text alone."""
+    if sys.stdout.isatty():
+        return Console(prompt=continued)
+    return Console(RichConsole(stderr=True), prompt=continued)
 
 
 def _displays(
-    continued: str | None = None, leave: Callable[[], object] = lambda: None, *, whole: bool = False
-) -> list[_Piped | Console]:
-    """A console; and where standard output is a pipe, the text for it."""
-    if sys.stdout.isatty():
-        return [Console(prompt=continued)]
-    return [_Piped(leave, whole=whole), Console(RichConsole(stderr=True), prompt=continued)]
+    console: Console, leave: Callable[[], object] = lambda: None, *, whole: bool = False
+) -> list[Sink]:
+    return [console] if sys.stdout.isatty() else [Piped(leave, whole=whole), console]
 
 
-class _Piped:
-    """Writes the text to standard output as it is delivered.
+@asynccontextmanager
+async def _page(*, wanted: bool) -> AsyncIterator[list[Sink]]:
+    """The page of ``--watch``, if it is wanted. It stays after the run, until Ctrl-C."""
+    if not wanted:
+        yield []
+        return
+    from streamval.view.watch import Watch  # an optional extra
 
-    What a pipe has got cannot be taken back: a restart begins on a new line, and the console, on
-    standard error, says why.
-
-    Args:
-        leave: Called when the reader of the pipe has gone, as behind ``| head``.
-        whole: Write all of it in the end, and nothing that was taken back: JSON in pieces is of no use.
-    """
-
-    def __init__(self, leave: Callable[[], object], *, whole: bool) -> None:
-        self._begun = False
-        self._whole = whole
-        self._leave = leave
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def __call__(self, event: BaseEvent) -> None:
-        text = ""
-        if self._whole:
-            text = f"{event.full_text.strip()}\n" if isinstance(event, CompletedEvent) else ""
-        elif isinstance(event, ChunkEvent):
-            text = event.separator + event.text
-            text = text if self._begun else text.lstrip()
-            self._begun = True
-        elif isinstance(event, (RetryEvent, CompletedEvent)) and self._begun:
-            self._begun = isinstance(event, RetryEvent) and bool(event.keep_chunks)
-            text = "" if self._begun else "\n"
+    async with Watch() as page:
+        typer.echo(f"watch it at {page.url}", err=True)
+        if sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+            webbrowser.open(page.url)
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # Python flushes once more as it ends: into nothing then.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            self._leave()
+            yield [page]
+        except Exception:
+            await _until_interrupted()
+            raise
+        await _until_interrupted()
 
 
-async def _replayed(file: Path, speed: float) -> bool:
-    displays = _displays()
+async def _until_interrupted() -> None:
+    typer.echo("the run is over; the page stays until Ctrl-C", err=True)
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+
+
+async def _replayed(file: Path, speed: float, *, watch: bool) -> bool:
+    console = _console()
     last: float | None = None
     run_id = None
     success: bool | None = None
-    for event in read_events(file):
-        if isinstance(event, StartedEvent) and run_id is None:
-            run_id = event.run_id
-        if event.run_id != run_id:
-            continue
-        if speed and last is not None:
-            await asyncio.sleep(max(event.timestamp - last, 0.0) / speed)
-        last = event.timestamp
-        for show in displays:
-            show(event)
-        if isinstance(event, CompletedEvent):
-            success = event.success
+    async with _page(wanted=watch) as pages:
+        shows = [*_displays(console), *pages]
+        for event in read_events(file):
+            if isinstance(event, StartedEvent) and run_id is None:
+                run_id = event.run_id
+            if event.run_id != run_id:
+                continue
+            if speed and last is not None:
+                await asyncio.sleep(max(event.timestamp - last, 0.0) / speed)
+            last = event.timestamp
+            for show in shows:
+                show(event)
+            if isinstance(event, CompletedEvent):
+                success = event.success
     if run_id is None:
         message = f"{file} holds no run"
         raise UsageError(message)
     if success is None:
-        displays[-1].close()
+        console.close()
         typer.echo(f"{file} was cut: it ends before the run does", err=True)
     return bool(success)
 

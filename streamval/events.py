@@ -30,6 +30,7 @@ from streamval.types.results import (
     Usage,
     ValidationResult,
 )
+from streamval.types.shown import html_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,8 @@ class BaseEvent(BaseModel):
     run_id: str
     attempt: int
     stage: Stage | None = None
+
+    _repr_html_ = html_of
 
 
 class StartedEvent(BaseEvent):

@@ -1,9 +1,6 @@
 """Tests of `streamval.cli`."""
 
 import asyncio
-import contextlib
-import io
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +11,6 @@ import pytest
 
 import streamval as sv
 from streamval.backends import read_events
-from streamval.cli import _Piped
 from tests.support.openai_server import openai_server
 
 PYTHON = [sys.executable, "-X", "dev", "-m", "streamval.cli"]
@@ -287,28 +283,3 @@ def test_one_message_for_a_missing_key():
         assert f"there is no key for {model}: set {variable}, or pass api_key=" in " ".join(
             done.stderr.replace("streamval:", "").split()
         )
-
-
-def test_json_comes_into_a_pipe_as_a_whole():
-    """What a restart takes back would spoil it."""
-    out = io.StringIO()
-    said = ['{"name": "Rome", "people": "many"}', '{"name": "Rome", "people": 3}']
-    run = sv.Pipeline(
-        sv.ScriptedBackend(said),
-        format=dict[str, int | str],
-        requirements=[forbids_many()],
-        retry=sv.Repair(mode="restart"),
-    ).start("x")
-    piped = _Piped(lambda: None, whole=True)
-    run.subscribe(piped)
-    with contextlib.redirect_stdout(out):
-        asyncio.run(driven(run))
-    assert json.loads(out.getvalue()) == {"name": "Rome", "people": 3}
-
-
-def forbids_many():
-    return sv.forbidden_words(["many"], chunking="json")
-
-
-async def driven(run):
-    await run

@@ -22,7 +22,7 @@ PACKAGES = [
                 "session",
                 "contracts",
             ),
-            *("operators", "chunkers", "sinks"),
+            *("operators", "chunkers", "sinks", "view"),
         )
     ),
 ]

@@ -26,6 +26,7 @@ from streamval.pipeline.settings import Settings
 from streamval.requirements.base import as_requirements
 from streamval.requirements.schema import matches
 from streamval.types.results import Progress, T
+from streamval.types.shown import html_of
 from streamval.validation.options import MAX_PENDING_CHUNKS
 
 if TYPE_CHECKING:
@@ -173,6 +174,16 @@ class Pipeline(Generic[T]):
     def requirements(self) -> tuple[Requirement, ...]:
         """Who judges: the originals, which no run touches."""
         return self._settings.requirements
+
+    @property
+    def chunking(self) -> Chunking:
+        """How the stream is cut."""
+        return self._settings.chunking
+
+    @property
+    def retry(self) -> Repair | None:
+        """What follows a failure; `None` for nothing."""
+        return self._settings.retry
 
     def start(self, prompt: Prompt, **options: Any) -> Run[T]:
         """A run, not started yet: drive it with ``async for`` or ``await``.
@@ -330,6 +341,8 @@ class Pipeline(Generic[T]):
         # aiostream can swallow a cancellation that arrives while it cleans up.
         if me is not None and me.cancelling() > cancelled_before:
             raise asyncio.CancelledError
+
+    _repr_html_ = html_of
 
     def __repr__(self) -> str:
         return f"Pipeline({self.backend!r}, requirements={list(self.requirements)!r})"

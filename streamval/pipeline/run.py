@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from aiostream import streamcontext
 from reactivex.disposable import Disposable
@@ -24,6 +25,7 @@ from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.subscribers import Cancellation, Subscribers, as_observable
 from streamval.types.results import T
+from streamval.types.shown import html_of
 from streamval.types.text import mended
 
 if TYPE_CHECKING:
@@ -125,6 +127,43 @@ class Run(Generic[T]):
         """The sound that has been delivered so far and still stands. `None` for text."""
         raw = self._attempts.delivered.raw
         return raw if isinstance(raw, bytes) else None
+
+    @property
+    def model(self) -> str:
+        """The name of who speaks."""
+        return self._settings.backend.model
+
+    @property
+    def state(self) -> Literal["not started", "running", "over"]:
+        """How far it is."""
+        if self._completed:
+            return "over"
+        return "not started" if self._task is None else "running"
+
+    def live(self) -> Any:
+        """A widget that shows the run in a notebook while it is driven, and stays as a picture.
+
+        It is shown as any widget is: as the last value of a cell, or by ``display``. Then drive the
+        run. It is updated ten times a second at most and never holds the run back. Needs
+        ``pip install "streamval-llm[notebook]"``.
+
+        Returns:
+            An `anywidget`.
+
+        Raises:
+            RunError: If the run has been started: its beginning would be missing.
+            UsageError: If `anywidget` is not installed.
+        """
+        if self.state != "not started":
+            message = "the run has been started; call live() before it is driven"
+            raise RunError(message)
+        # Found by its name, as a plug-in is: what is shown lies above what runs.
+        return import_module("streamval.view.live").live_run(self)
+
+    _repr_html_ = html_of
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.model!r}: {self.state}, {len(self.text)} characters>"
 
     # Driving
 

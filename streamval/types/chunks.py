@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamval.types.frozen import setters
+from streamval.types.shown import html_of
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -49,6 +50,8 @@ class Chunk:
         _set_end(self, end)
         _set_separator(self, separator)
         _set_attempt(self, attempt)
+
+    _repr_html_ = html_of
 
 
 _set_text, _set_index, _set_start, _set_end, _set_separator, _set_attempt = setters(Chunk)

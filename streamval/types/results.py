@@ -10,6 +10,7 @@ from pydantic import Field, PlainSerializer
 from typing_extensions import TypeVar
 
 from streamval.types.frozen import setters
+from streamval.types.shown import html_of
 from streamval.types.text import mended
 
 if TYPE_CHECKING:
@@ -235,6 +236,8 @@ class AttemptResult:
     audio: bytes | None = None
     finish_reason: str | None = None
 
+    _repr_html_ = html_of
+
 
 T = TypeVar("T", default=Any)
 """What a pipeline's `format` makes of the output."""
@@ -290,3 +293,5 @@ class StreamResult(Generic[T]):
     parsed: T | None = None
     audio: bytes | None = None
     finish_reason: str | None = None
+
+    _repr_html_ = html_of

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streamval.types.shown import html_of
+
 if TYPE_CHECKING:
     from streamval.types.chunks import Chunk
     from streamval.types.results import PartialValidationResult, TriState
@@ -35,6 +37,9 @@ class Verdict(NamedTuple):
     covered: int | None = None
     seconds: float | None = None
 
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
 
 class Check(NamedTuple):
     """What all lanes together say of one chunk.
@@ -51,6 +56,9 @@ class Check(NamedTuple):
     success: TriState
     results: tuple[PartialValidationResult | None, ...] = ()
     covered: int | None = None
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
 
 
 class Row:

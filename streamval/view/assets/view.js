@@ -1,0 +1,148 @@
+// Shows a run: the snapshots of RunView, kept up to date by the patches of streamval.view.patch.
+
+export function patched(old, change) {
+  if (change === null || typeof change !== "object" || Array.isArray(change)) return change;
+  if (Array.isArray(old)) return old.slice(0, change.keep).concat(change.add);
+  if (typeof old === "string") return old + change.add;
+  if (old === null || typeof old !== "object") return change;
+  const now = { ...old };
+  for (const [name, value] of Object.entries(change)) {
+    now[name] = name in old ? patched(old[name], value) : value;
+  }
+  return now;
+}
+
+// Characters that steer, or turn the direction of what follows, as something to look at.
+const visible = (text) =>
+  text
+    .replace(/[\u0000-\u0008\u000b-\u001f]/g, (c) => String.fromCharCode(0x2400 + c.charCodeAt(0)))
+    .replace(/[\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+
+// Whatever others wrote is put in as text, never as markup.
+function element(tag, text = "", kind = "") {
+  const made = document.createElement(tag);
+  made.textContent = visible(text);
+  made.className = kind;
+  return made;
+}
+
+const MARKS = { pass: "✓", fail: "✗", unknown: "·", waiting: "·" };
+const KINDS = { pass: "good", fail: "bad" };
+const STATES = { invalid: "not valid", error: "broken off", valid: "valid", "cut short": "cut short" };
+const WENT_ON = {
+  continue: "went on from there",
+  ask: "was asked to go on from there",
+  restart: "began again",
+};
+
+export class Display {
+  constructor(root) {
+    root.classList.add("sv-live");
+    const part = (tag, kind, attributes = {}) => {
+      const made = element(tag, "", kind);
+      for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+      root.append(made);
+      return made;
+    };
+    this.head = part("div", "head");
+    this.text = part("div", "text", { role: "log", "aria-label": "The text", tabindex: "0" });
+    this.pending = element("span", "", "pending");
+    this.rows = part("table", "rows", { "aria-label": "Requirements" });
+    this.attempts = part("table", "attempts", { "aria-label": "Attempts that failed" });
+    this.outcome = part("div", "outcome", { role: "status" });
+    this.clear(null);
+  }
+
+  clear(runId) {
+    this.runId = runId;
+    this.segments = [];
+    this.struck = 0;
+    this.shown = {};
+    this.text.replaceChildren(this.pending);
+  }
+
+  show(run) {
+    if (run.run_id !== this.runId) this.clear(run.run_id);
+    for (const segment of run.text.slice(this.segments.length)) {
+      const text = "bytes" in segment ? `♪ ${segment.bytes} bytes ` : segment.text;
+      this.segments.push(this.pending.parentNode.insertBefore(element("span", text), this.pending));
+    }
+    for (const attempt of run.attempts) {
+      if (attempt.taken_back !== null) this.strike(...attempt.taken_back);
+    }
+    if (this.isNew("pending", run.pending)) this.pending.textContent = visible(run.pending);
+    if (this.isNew("head", [run.model, run.chunking, run.stage])) {
+      const stage = run.stage ? ` · stage ${run.stage}` : "";
+      const chunking = run.chunking && ` · ${run.chunking} by ${run.chunking}`;
+      this.head.textContent = visible(run.model + chunking + stage);
+    }
+    if (this.isNew("rows", run.rows)) this.rows.replaceChildren(...run.rows.map(rowOf));
+    if (this.isNew("attempts", run.attempts)) {
+      this.attempts.replaceChildren(...run.attempts.slice(0, -1).map(attemptOf));
+    }
+    this.tell(run);
+  }
+
+  isNew(name, value) {
+    const json = JSON.stringify(value);
+    const is = this.shown[name] !== json;
+    this.shown[name] = json;
+    return is;
+  }
+
+  strike(from, to) {
+    for (let at = from; at < to; at++) {
+      const was = this.segments[at];
+      if (was.tagName === "DEL") continue;
+      const struck = document.createElement("del");
+      struck.textContent = was.textContent;
+      was.replaceWith(struck);
+      this.segments[at] = struck;
+    }
+  }
+
+  tell(run) {
+    let said = run.state === "running" ? `attempt ${run.attempts.at(-1).number}` : run.state;
+    if (run.usage !== null) {
+      const usage = run.usage;
+      const count = run.attempts.length;
+      said = `${STATES[run.state]} after ${count === 1 ? "1 attempt" : `${count} attempts`}`;
+      said += ` · ${usage.completion_tokens} tokens spent`;
+      if (usage.discarded_tokens) said += ` · ${usage.discarded_tokens} thrown away`;
+      if (usage.reused_tokens) said += ` · ${usage.reused_tokens} saved from rejected attempts`;
+      if (run.finish_reason && run.finish_reason !== "stop") said += ` · ${run.finish_reason}`;
+      if (run.error !== null) said += ` · ${run.error}`;
+    }
+    if (this.isNew("outcome", said)) this.outcome.textContent = visible(said);
+    this.outcome.className = `outcome ${run.state.replace(" ", "-")}`;
+  }
+}
+
+function duration(seconds) {
+  const [value, unit] = seconds < 1 ? [seconds * 1000, "ms"] : [seconds, "s"];
+  return `${Number(value.toPrecision(3))} ${unit}`;
+}
+
+function rowOf(row) {
+  const made = document.createElement("tr");
+  const took = row.seconds ? `, ${duration(row.seconds)}` : "";
+  const judged = row.judged ? `${row.judged} judged${took}` : "";
+  const kind = KINDS[row.state] ?? "";
+  const mark = element("td", MARKS[row.state], kind);
+  mark.setAttribute("aria-label", row.state);
+  const failed = row.state === "fail";
+  made.append(mark, element("td", row.name), element("td", failed ? row.reason : judged, failed ? "bad" : ""));
+  return made;
+}
+
+function attemptOf(attempt) {
+  const made = document.createElement("tr");
+  const went = WENT_ON[attempt.mode] ?? "";
+  made.append(
+    element("td", "↻", "warning"),
+    element("td", `attempt ${attempt.number} cancelled`),
+    element("td", attempt.reason, "bad"),
+    element("td", went, "warning"),
+  );
+  return made;
+}

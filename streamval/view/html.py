@@ -1,0 +1,132 @@
+"""What `_repr_html_` gives: for each kind of thing, its picture."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from streamval.chunkers.chunking import describe_chunking
+from streamval.events import BaseEvent
+from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.run import Run
+from streamval.types.chunks import Chunk
+from streamval.types.results import AttemptResult, StreamResult
+from streamval.validation.verdicts import Check, Verdict
+from streamval.view.diagram import pipeline_diagram
+from streamval.view.escaping import escaped
+from streamval.view.of_result import events_of
+from streamval.view.picture import MARKS, fields_picture, framed, run_picture
+from streamval.view.run_view import RunView
+
+if TYPE_CHECKING:
+    from streamval.pipeline.repair import Repair
+    from streamval.types.results import PartialValidationResult
+
+_KINDS = {"pass": "good", "fail": "bad", "unknown": "warning"}
+
+
+@singledispatch
+def picture(thing: object) -> str:
+    """A picture as HTML, without scripts.
+
+    Raises:
+        TypeError: For a thing that has none.
+    """
+    message = f"{type(thing).__name__} has no picture"
+    raise TypeError(message)
+
+
+@picture.register
+def _of_pipeline(pipeline: Pipeline) -> str:
+    """The way from the deltas to the subscribers, with the pipeline's own lanes."""
+    return framed(
+        pipeline_diagram(
+            pipeline.backend.model,
+            describe_chunking(pipeline.chunking),
+            [requirement.name for requirement in pipeline.requirements],
+            _repair(pipeline.retry),
+        )
+    )
+
+
+def _repair(retry: Repair | None) -> str | None:
+    if retry is None:
+        return None
+    how = retry.mode or "continue or restart"
+    return f"{how}, up to {retry.loop_budget} attempts in all"
+
+
+@picture.register
+def _of_run(run: Run) -> str:
+    text = escaped(run.text) if run.audio is None else f"♪ {len(run.audio):,} bytes"
+    names = ", ".join(requirement.name for requirement in run.requirements) or "nobody"
+    return framed(
+        f'<div class="head">a run of {escaped(run.model, 200)}, judged by {escaped(names, 500)}</div>'
+        f'<div class="text">{text}</div><div>{escaped(run.state)}</div>'
+    )
+
+
+@picture.register
+def _of_result(result: StreamResult) -> str:
+    """The text with what was struck out, who failed it, and the outcome."""
+    view = RunView()
+    for event in events_of(result):
+        view.apply(event)
+    shown = view.snapshot()
+    # A result knows the names of those that failed an attempt, and no others.
+    shown["rows"] = [row for row in shown["rows"] if row["state"] == "fail"]
+    shown["finish_reason"] = result.finish_reason
+    more = ""
+    if result.audio is not None:
+        more += f"<div>♪ {len(result.audio):,} bytes of sound</div>"
+    if result.parsed is not None:
+        more += f"<div>parsed: <code>{escaped(repr(result.parsed), 2000)}</code></div>"
+    return run_picture(shown) + (framed(more) if more else "")
+
+
+@picture.register
+def _of_attempt(attempt: AttemptResult) -> str:
+    said = "".join(f'<div class="bad">✗ {escaped(str(one))}</div>' for one in attempt.failures)
+    usage = f"{attempt.usage.completion_tokens} tokens in {attempt.seconds:.2f} s"
+    why = f" · {escaped(attempt.finish_reason, 100)}" if attempt.finish_reason else ""
+    return framed(f'<div class="text">{escaped(attempt.text)}</div>{said}<div>{usage}{why}</div>')
+
+
+@picture.register
+def _of_event(event: BaseEvent) -> str:
+    fields = event.model_dump(exclude={"run_id", "type", "timestamp"}, exclude_none=True)
+    kind = {"error": "bad", "retry": "warning"}.get(event.type, "plain")  # type: ignore[attr-defined]
+    return fields_picture(type(event).__name__, fields, kind)
+
+
+@picture.register
+def _of_chunk(chunk: Chunk) -> str:
+    return framed(_chunk_line(chunk))
+
+
+@picture.register
+def _of_check(check: Check) -> str:
+    """A chunk with its verdicts."""
+    lines = [_verdict_line(f"lane {lane}", result) for lane, result in enumerate(check.results)]
+    head = "the whole output" if check.chunk is None else _chunk_line(check.chunk)
+    return framed(f"{head}<table>{''.join(lines)}</table>")
+
+
+@picture.register
+def _of_verdict(verdict: Verdict) -> str:
+    line = _verdict_line(f"lane {verdict.lane}", verdict.result)
+    return framed(f"{_chunk_line(verdict.chunk)}<table>{line}</table>")
+
+
+def _chunk_line(chunk: Chunk) -> str:
+    where = f"chunk {chunk.index}, {chunk.start} to {chunk.end}"
+    said = chunk.text if isinstance(chunk.text, str) else f"♪ {len(chunk.text):,} bytes"
+    return f'<div class="head">{where}</div><div class="text">{escaped(said)}</div>'
+
+
+def _verdict_line(lane: str, result: PartialValidationResult | None) -> str:
+    if result is None:
+        return f"<tr><td>·</td><td>{lane}</td><td>cut off</td></tr>"
+    said = escaped(f"{result.success}{f': {result.reason}' if result.reason else ''}", 2000)
+    kind = _KINDS[result.success]
+    return f'<tr><td class="{kind}">{MARKS[result.success]}</td><td>{lane}</td><td>{said}</td></tr>'

@@ -1,0 +1,131 @@
+"""`LiveRun`: a run in a notebook, while it happens."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from streamval.errors import UsageError
+from streamval.events import CompletedEvent
+from streamval.view.assets import asset
+from streamval.view.marbles import marbles
+from streamval.view.patch import patch
+from streamval.view.picture import framed, run_picture
+from streamval.view.run_view import RunView
+
+try:
+    import traitlets
+    from anywidget import AnyWidget
+except ImportError:
+    message = 'run.live() needs the extra: pip install "streamval-llm[notebook]"'
+    raise UsageError(message) from None
+
+if TYPE_CHECKING:
+    from streamval.events import BaseEvent
+    from streamval.pipeline.run import Run
+    from streamval.view.run_view import Snapshot
+
+UPDATES_A_SECOND = 10
+
+WHOLE = 32_000
+"""Characters of text up to which each update is the whole snapshot, as the widget's state. A message
+that comes while the page still loads the widget is lost, a state is not. Above, patches are sent."""
+
+
+class LiveRun(AnyWidget):
+    """Shows a run in a notebook. Made by `Run.live`.
+
+    When the run is over, a picture without scripts takes its place, which stays in the saved notebook.
+
+    Args:
+        run: A run that has not been started.
+    """
+
+    _esm = asset("view.js") + asset("widget.js")
+    _css = asset("view.css")
+    snapshot = traitlets.Dict().tag(sync=True)
+    number = traitlets.Int().tag(sync=True)
+
+    def __init__(self, run: Run) -> None:
+        self._view = RunView(timeline=True)
+        self._number = 0
+        self._sent: Snapshot = self._view.snapshot()
+        self._due: asyncio.TimerHandle | None = None
+        self._handles: list[Any] = []
+        self._over = False
+        super().__init__(snapshot=dict(self._sent))
+        self.on_msg(self._on_message)
+        run.subscribe(self._on_event)
+
+    def picture(self) -> str:
+        """The run as it stands, as HTML without scripts."""
+        times = ""
+        if self._over:
+            inside = f"<summary>Where its time went</summary>{marbles(self._view)}"
+            times = f"<details>{inside}</details>"
+        return run_picture(self._view.snapshot()) + (framed(times) if times else "")
+
+    def _on_event(self, event: BaseEvent) -> None:
+        self._view.apply(event)
+        if isinstance(event, CompletedEvent):
+            self._finish()
+        elif self._due is None:
+            loop = asyncio.get_running_loop()
+            self._due = loop.call_later(1 / UPDATES_A_SECOND, self._update)
+
+    def _update(self) -> None:
+        """Send what is new."""
+        self._due = None
+        before, now = self._sent, self._view.snapshot()
+        self._sent = now
+        self._number += 1
+        if len(self._view.text) + len(now["pending"]) <= WHOLE:
+            self._send_whole()
+        else:
+            self.send({"number": self._number, "patch": patch(before, now)})
+
+    def _send_whole(self) -> None:
+        with self.hold_sync():
+            self.snapshot = dict(self._sent)
+            self.number = self._number
+
+    def _on_message(self, _: object, content: dict[str, Any], __: object) -> None:
+        if "missing" in content:
+            self._number += 1
+            self._send_whole()
+
+    def _finish(self) -> None:
+        """The run is over: all of it is sent, and the picture takes the place of the widget."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        self._over = True
+        self._sent = self._view.snapshot()
+        self._number += 1
+        self._send_whole()
+        if self._handles:
+            picture = {"text/html": self.picture(), "text/plain": repr(self)}
+            for handle in self._handles:
+                handle.update(picture, raw=True)
+            self._handles = []
+            self.close()
+
+    def _ipython_display_(self, **_: object) -> None:
+        from IPython import display as ipython  # there wherever this is called
+
+        display: Any = ipython.display
+        if self._over:
+            display({"text/html": self.picture(), "text/plain": repr(self)}, raw=True)
+            return
+        bundle = self._repr_mimebundle_()
+        data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+        self._handles.append(display(data, metadata=metadata, raw=True, display_id=True))
+
+    def __repr__(self) -> str:
+        shown = self._view.snapshot()
+        return f"<LiveRun of {shown['model']!r}: {shown['state']}>"
+
+
+def live_run(run: Run) -> LiveRun:
+    """The widget for a run; see `Run.live`."""
+    return LiveRun(run)

@@ -1,0 +1,275 @@
+"""Marble diagrams: the times of a run as SVG.
+
+Time runs to the right, attempts stand below each other. Each attempt has a row of deltas, one of
+chunks, one a lane, and one of what was released.
+
+Positions along the time axis are percentages and everything else is in pixels, so a picture is as wide as
+the place that it is put in and its letters stay readable. Verdicts differ by shape as well as by colour.
+"""
+
+from __future__ import annotations
+
+from math import floor, log10
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from streamval.view import marks as marked
+from streamval.view.escaping import escaped
+from streamval.view.words import seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamval.view.marks import Mark
+    from streamval.view.run_view import RunView
+    from streamval.view.timeline import AttemptTimes
+
+LEFT, RIGHT = 1.5, 98.5
+"""Where the time axis begins and ends, in percent of the width."""
+
+ROW, LINE, TEXT, GAP, AXIS = 40, 27, 16, 20, 44
+"""Heights in pixels: a row, and its line in it; a line of text; between attempts; below all."""
+
+NARROW = 64
+"""Characters a line above an attempt: on a telephone there is no room for more."""
+
+GROUP_ABOVE = 120
+"""With more marks than that in a row, those that are close to each other are drawn as one."""
+
+BINS = 160
+"""How many marks a row has at most when they are grouped; failures are drawn one by one."""
+
+DELTA_BINS = 800
+"""How many ticks the row of deltas has at most."""
+
+SHORTEST_BAR = 0.04
+"""Percent of the width: a judgement that took less is a mark without a bar."""
+
+NUMBERED = 30
+"""With so many chunks at most, each has its number above it."""
+
+STYLE = """
+.sv-marbles{--fg:#1f2328;--soft:#59636e;--line:#d1d9e0;--bg:#ffffff;--pass:#1a7f37;--unknown:#9a6700;--fail:#cf222e;
+--model:#0969da;font:12px system-ui,sans-serif}
+.sv-marbles text{fill:var(--fg)}.sv-marbles .soft{fill:var(--soft);font-size:11px}.sv-marbles .bg{fill:var(--bg)}
+.sv-marbles .head{font-weight:600}.sv-marbles .bad{fill:var(--fail);font-weight:600}
+.sv-marbles .row{stroke:var(--line)}.sv-marbles .grid{stroke:var(--line);stroke-dasharray:2 4}
+.sv-marbles .delta{stroke:var(--model)}.sv-marbles .cut{fill:none;stroke:var(--fail);stroke-width:3}
+.sv-marbles .bar{opacity:.4}.sv-marbles .wait{fill:var(--soft);opacity:.3}
+.sv-marbles .kept{fill:var(--pass);opacity:.18}.sv-marbles .gone{fill:var(--fail);opacity:.16}
+.sv-marbles .pass{fill:var(--pass)}.sv-marbles rect.unknown{fill:var(--unknown)}.sv-marbles rect.fail{fill:var(--fail)}
+.sv-marbles use.unknown{fill:var(--bg);stroke:var(--unknown);stroke-width:2}
+.sv-marbles use.fail{fill:none;stroke:var(--fail);stroke-width:3}
+.sv-marbles use.chunk{fill:var(--bg);stroke:var(--fg)}.sv-marbles .number{font-size:10px;text-anchor:middle}
+"""
+_DARK = """{--fg:#e6edf3;--soft:#9198a1;--line:#3d444d;--bg:#0d1117;--pass:#3fb950;--unknown:#d29922;--fail:#ff7b72;
+--model:#58a6ff}"""
+THEMES = (
+    f"@media screen and (prefers-color-scheme:dark){{.sv-marbles{_DARK}}}"
+    f'@media screen{{[data-jp-theme-light="false"] .sv-marbles{_DARK}'
+    '[data-jp-theme-light="true"] .sv-marbles{--fg:#1f2328;--soft:#59636e;--line:#d1d9e0;--bg:#ffffff;'
+    "--pass:#1a7f37;--unknown:#9a6700;--fail:#cf222e;--model:#0969da}}"
+)
+
+# A filled circle, a hollow diamond, a cross: they can be told apart in grey. Their colours come from the
+# class of the `use`, as the rules of a page do not reach into what it shows.
+SHAPES = (
+    '<circle id="sv-pass" r="5"/><path id="sv-unknown" d="M0-6 6 0 0 6-6 0Z"/>'
+    '<path id="sv-fail" d="M-6-6 6 6M6-6-6 6"/>'
+    '<rect id="sv-chunk" x="-4" y="-6" width="8" height="12" rx="2"/>'
+)
+
+
+def marbles(view: RunView, *, detail: bool = False) -> str:
+    """The times of a run as a self-contained SVG.
+
+    Args:
+        view: A run that was folded with ``timeline=True``.
+        detail: Draw every mark, however many there are, for a page that can zoom. Marks name their chunk
+            (``data-c="attempt-chunk"``), and have no titles of their own.
+
+    Returns:
+        The SVG. It is as wide as its place, and as high as its attempts and lanes need.
+    """
+    names = [row["name"] for row in view.snapshot()["rows"]]
+    attempts = view.timeline.attempts if view.timeline else []
+    took = view.timeline.seconds if view.timeline else 0.0
+    drawing = _Drawing(took, names, detail=detail)
+    for number, times in enumerate(attempts):
+        drawing.attempt(times, attempts[number - 1] if number else None)
+    count = _counted(len(attempts), "attempt")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="sv-marbles" width="100%" '
+        f'height="{drawing.y + AXIS}" role="img" '
+        f'aria-label="Marble diagram of a run: {count} in {seconds(took)}">'
+        f"<style>{STYLE}{THEMES}</style><defs>{SHAPES}</defs>"
+        f'<rect class="bg" width="100%" height="100%"/>{drawing.axis()}'
+        f"{''.join(drawing.parts)}{drawing.legend()}</svg>"
+    )
+
+
+class _Drawing:
+    """Draws attempts below each other, on one time axis.
+
+    Attributes:
+        y: Where the next row begins.
+        parts: What has been drawn.
+    """
+
+    def __init__(self, took: float, names: Sequence[str], *, detail: bool) -> None:
+        self.y = 8
+        self.parts: list[str] = []
+        self._took = took or 1e-3
+        self._names = names
+        self._detail = detail
+
+    def attempt(self, times: AttemptTimes, before: AttemptTimes | None) -> None:
+        """One attempt: its heading and its rows. `before` is the attempt before it."""
+        end = self._took if times.ended is None else times.ended
+        self._heading(times, end)
+        top = self.y
+        self._deltas(times, end)
+        self._row(times, "chunks", marked.chunk_marks(times), end)
+        for lane, name in enumerate(self._names):
+            self._row(times, name, marked.lane_marks(times, lane, name), end)
+        self._released(times, before, end)
+        if times.closed is not None and times.failed_at is not None:
+            x = self._x(times.failed_at)
+            self._add(
+                f'<line class="cut" x1="{x}" x2="{x}" y1="{top + 14}" y2="{self.y - 4}" '
+                'stroke-opacity=".3"/>'
+            )
+        self.y += GAP
+
+    def axis(self) -> str:
+        """Lines and labels at round times, over the whole height: drawn first, so behind."""
+        step = _round_step(self._took / 6)
+        parts = []
+        for n in range(int(self._took / step) + 1):
+            x, anchor = self._x(n * step), "middle" if n else "start"
+            parts.append(
+                f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="{self.y}"/><text class="soft" '
+                f'x="{x}" y="{self.y + 12}" text-anchor="{anchor}">{seconds(n * step)}</text>'
+            )
+        return "".join(parts)
+
+    def legend(self) -> str:
+        """What the shapes mean."""
+        parts = [
+            f'<use class="{verdict}" href="#sv-{verdict}" x="{6 + n * 80}"/>'
+            f'<text class="soft" x="{16 + n * 80}" y="4">{verdict}</text>'
+            for n, verdict in enumerate(("pass", "unknown", "fail"))
+        ]
+        return f'<svg x="{LEFT}%" y="{self.y + 28}" overflow="visible">{"".join(parts)}</svg>'
+
+    # Parts of an attempt
+
+    def _heading(self, times: AttemptTimes, end: float) -> None:
+        """Which attempt, why it was rejected, and where its time went: in lines, as SVG wraps none."""
+        lines = [(f"attempt {times.number} · {seconds(end - times.began)}", "head")]
+        if times.reason:
+            lines.append((times.reason, "bad"))
+        where = marked.where_time_went(times, self._names, end)
+        lines += [(line, "soft") for line in wrap(where, NARROW, break_long_words=False)]
+        for line, style in lines:
+            self.y += TEXT
+            shown = escaped(line, 2 * NARROW)
+            self._add(f'<text class="{style}" x="{LEFT}%" y="{self.y}">{shown}</text>')
+        self.y += GAP // 2
+
+    def _deltas(self, times: AttemptTimes, end: float) -> None:
+        """A tick for each delta, and a cross where the source was closed because a chunk failed."""
+        if not times.deltas and times.cut_after is None:
+            return
+        what = "the source" if not times.deltas else _counted(len(times.deltas), "delta")
+        self._label(times, what, end)
+        y = self.y + LINE
+        for at in sorted({int(at / self._took * DELTA_BINS) for at in times.deltas}):
+            x = self._x((at + 0.5) / DELTA_BINS * self._took)
+            self._add(f'<line class="delta" x1="{x}" x2="{x}" y1="{y - 6}" y2="{y + 6}"/>')
+        if times.cut_after is not None and times.closed is not None:
+            after = seconds(times.cut_after)
+            side = ' x="-12" text-anchor="end"' if times.closed > self._took * 0.6 else ' x="12"'
+            self._add(
+                f'<svg x="{self._x(times.closed)}" y="{y}" overflow="visible">'
+                f'<path class="cut" d="M-8-8 8 8M8-8-8 8"/>'
+                f'<text class="bad"{side} y="-15">closed {after} after the verdict</text></svg>'
+            )
+        self.y += ROW
+
+    def _released(self, times: AttemptTimes, before: AttemptTimes | None, end: float) -> None:
+        name, y = f"{len(times.released)} released", self.y + LINE
+        if before is not None and before.kept is not None:
+            name += f", {before.kept or 'nothing'} kept from before"
+            if before.kept:
+                width = self._width(0.0, times.began)
+                self._add(
+                    f'<rect class="kept" x="{LEFT}%" y="{y - 6}" width="{width}%" height="12"/>'
+                )
+        if times.kept == 0 and times.released:
+            name += ", all of it taken back"
+            x, width = self._x(times.released[0].at), self._width(times.released[0].at, end)
+            self._add(f'<rect class="gone" x="{x}" y="{y - 9}" width="{width}%" height="18"/>')
+        self._row(times, name, marked.released_marks(times), end, bar="wait")
+
+    def _row(
+        self, times: AttemptTimes, name: str, marks: Sequence[Mark], end: float, bar: str = "bar"
+    ) -> None:
+        """A row of marks, each with the bar that leads to it. Failures are drawn last, on top."""
+        if not marks:
+            return
+        self._label(times, name, end)
+        y = self.y + LINE
+        shown = sorted(self._shown(marks), key=lambda mark: mark.kind == "fail")
+        for mark in shown:
+            link = f' data-c="{times.number}-{mark.chunk}"' if self._detail else ""
+            title = "" if self._detail else f"<title>{escaped(mark.title, 400)}</title>"
+            width = self._width(mark.begin, mark.at)
+            if width >= SHORTEST_BAR:
+                style = f"bar {mark.kind}" if bar == "bar" else bar
+                self._add(
+                    f'<rect class="{style}" x="{self._x(mark.begin)}" y="{y - 5}" '
+                    f'width="{width}%" height="10"{link}/>'
+                )
+            self._add(
+                f'<use class="{mark.kind}" href="#sv-{mark.kind}" x="{self._x(mark.at)}" y="{y}"{link}>'
+                f"{title}</use>"
+            )
+            if mark.kind == "chunk" and len(shown) <= NUMBERED:
+                x = self._x(mark.at)
+                self._add(f'<text class="number" x="{x}" y="{y - 9}">{mark.chunk}</text>')
+        self.y += ROW
+
+    def _label(self, times: AttemptTimes, name: str, end: float) -> None:
+        y = self.y + LINE
+        self._add(
+            f'<text class="soft" x="{LEFT}%" y="{self.y + 10}">{escaped(name, 70)}</text><line '
+            f'class="row" x1="{self._x(times.began)}" x2="{self._x(end)}" y1="{y}" y2="{y}"/>'
+        )
+
+    def _shown(self, marks: Sequence[Mark]) -> Sequence[Mark]:
+        if self._detail or len(marks) <= GROUP_ABOVE:
+            return marks
+        return list(marked.grouped(marks, lambda at: int(at / self._took * BINS)))
+
+    # Positions
+
+    def _x(self, at: float) -> str:
+        return f"{LEFT + (RIGHT - LEFT) * at / self._took:.3f}%"
+
+    def _width(self, begin: float, end: float) -> float:
+        """In percent."""
+        return round((RIGHT - LEFT) * (end - begin) / self._took, 3)
+
+    def _add(self, part: str) -> None:
+        self.parts.append(part)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count} {what}s"
+
+
+def _round_step(about: float) -> float:
+    """1, 2 or 5 times a power of ten, at least as much as `about`."""
+    power = 10.0 ** floor(log10(about))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= about)

@@ -1,0 +1,113 @@
+"""Pictures of a run, a result, a pipeline, an event, for a notebook: HTML without scripts.
+
+Plain elements carry the meaning (`del`, `table`, `strong`), as a notebook that is not trusted loses its
+styles. Colours suit a light and a dark page.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from streamval.view.escaping import escaped
+from streamval.view.words import outcome, seconds, taken_back, what_became_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streamval.view.run_view import RowView, Segment, Snapshot
+
+STYLE = """
+.sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700;--line:#8886;font:14px/1.5 system-ui,sans-serif;max-width:64em;
+border:1px solid var(--line);border-radius:8px;padding:.6em 1em;margin:.3em 0;overflow-wrap:anywhere}
+@media screen and (prefers-color-scheme:dark){.sv-run{--good:#3fb950;--bad:#ff7b72;--warning:#d29922}}
+[data-jp-theme-light="true"] .sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700}
+[data-jp-theme-light="false"] .sv-run{--good:#3fb950;--bad:#ff7b72;--warning:#d29922}
+.sv-run .head{opacity:.75;font-size:12px}.sv-run .text{white-space:pre-wrap;margin:.4em 0}
+.sv-run del{color:var(--bad);opacity:.85}.sv-run .pending{opacity:.6;font-style:italic}
+.sv-run .good{color:var(--good)}.sv-run .bad{color:var(--bad)}.sv-run .warning{color:var(--warning)}
+.sv-run table{border-collapse:collapse;margin:.3em 0;background:none}
+.sv-run td,.sv-run th{text-align:left;padding:.1em .8em .1em 0;border:0;background:none;vertical-align:top}
+"""
+
+MARKS = {"pass": "✓", "fail": "✗", "unknown": "·", "waiting": "·"}
+_KINDS = {"pass": "good", "fail": "bad"}
+
+
+def run_picture(shown: Snapshot) -> str:
+    """A run as it stands: its text with what was struck out, its requirements, attempts, and the outcome."""
+    parts = [_head(shown), f'<div class="text">{text_of(shown)}</div>']
+    if shown["rows"]:
+        parts.append(_table(_row(row) for row in shown["rows"]))
+    parts.append(_attempts(shown))
+    said = "".join(f'<span class="{w.kind}">{escaped(w.text)}</span>' for w in outcome(shown))
+    if shown["error"] is not None:
+        said += f'<div class="bad">{escaped(shown["error"])}</div>'
+    parts.append(f"<div>{said}</div>")
+    return framed("".join(parts))
+
+
+def framed(inside: str) -> str:
+    """A picture with the style that it needs."""
+    return f'<div class="sv-run"><style>{STYLE}</style>{inside}</div>'
+
+
+def text_of(shown: Snapshot) -> str:
+    """The text: what stands, what was taken back struck out, what is pending at the end."""
+    parts = []
+    pairs = zip(shown["text"], taken_back(shown), strict=True)
+    for gone, together in groupby(pairs, lambda pair: pair[1]):
+        text = "".join(_of_segment(segment) for segment, _ in together)
+        parts.append(f"<del>{text}</del>" if gone else text)
+    if shown["pending"]:
+        parts.append(f'<span class="pending">{escaped(shown["pending"])}</span>')
+    return "".join(parts)
+
+
+def _of_segment(segment: Segment) -> str:
+    if "bytes" in segment:
+        return f"♪ {segment['bytes']:,} bytes "
+    return escaped(segment["text"])
+
+
+def _head(shown: Snapshot) -> str:
+    said = [shown["model"], f"{shown['chunking']} by {shown['chunking']}"]
+    if shown["stage"]:
+        said.append(f"stage {shown['stage']}")
+    if not shown["model"]:
+        return ""
+    return f'<div class="head">{" · ".join(escaped(part, 200) for part in said)}</div>'
+
+
+def _row(row: RowView) -> str:
+    took = f", {seconds(row['seconds'])}" if row["seconds"] else ""
+    judged = f"{row['judged']} judged{took}" if row["judged"] else ""
+    said = escaped(row["reason"]) if row["state"] == "fail" else judged
+    kind = _KINDS.get(row["state"], "plain")
+    return (
+        f'<tr><td class="{kind}" title="{row["state"]}">{MARKS[row["state"]]}</td>'
+        f'<td>{escaped(row["name"])}</td><td class="{"bad" if kind == "bad" else "plain"}">{said}</td></tr>'
+    )
+
+
+def _attempts(shown: Snapshot) -> str:
+    rows = [
+        f'<tr><td class="warning">↻</td><td>attempt {attempt["number"]} cancelled</td>'
+        f'<td class="bad">{escaped(attempt["reason"])}</td>'
+        f'<td class="warning">{escaped(what_became_of(attempt))}</td></tr>'
+        for attempt in shown["attempts"][:-1]
+    ]
+    return _table(rows) if rows else ""
+
+
+def _table(rows: Iterable[str]) -> str:
+    return f"<table>{''.join(rows)}</table>"
+
+
+def fields_picture(title: str, fields: Mapping[str, object], kind: str = "plain") -> str:
+    """A small thing, such as an event: its name, and a row a field."""
+    rows = (
+        f"<tr><th>{escaped(name)}</th><td>{escaped(str(value), 2000)}</td></tr>"
+        for name, value in fields.items()
+    )
+    return framed(f'<strong class="{kind}">{escaped(title)}</strong>{_table(rows)}')

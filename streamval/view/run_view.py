@@ -1,0 +1,422 @@
+"""`RunView`: the events of a run, folded into what a display shows."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, TypeAlias, TypedDict
+
+from streamval.events import (
+    ChunkEvent,
+    CompletedEvent,
+    ErrorEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
+    RetryEvent,
+    StageEvent,
+    StartedEvent,
+    StreamingDoneEvent,
+    TokenEvent,
+    VerdictEvent,
+)
+from streamval.view.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamval.events import BaseEvent
+    from streamval.types.results import TriState
+
+RunState: TypeAlias = Literal["waiting", "running", "valid", "invalid", "error", "cut short"]
+"""`"cut short"`: it ended, nothing failed, and it is no success: cancelled, or left."""
+
+
+class Segment(TypedDict):
+    """A piece of what was written: a chunk, or what was rejected with the chunk that failed.
+
+    `bytes` stands where it is sound, which has no text.
+    """
+
+    text: str
+    chunk: int | None
+    verdict: TriState | None
+    bytes: NotRequired[int]
+
+
+class RowView(TypedDict):
+    """One requirement: its last verdict, the chunks that it judged, and how long that took in all."""
+
+    name: str
+    state: Literal["waiting", "pass", "fail", "unknown"]
+    judged: int
+    reason: str
+    seconds: float | None
+
+
+class AttemptView(TypedDict):
+    """One attempt. `taken_back` are the segments, from and to, that its end has taken back."""
+
+    number: int
+    state: Literal["running", "failed", "over"]
+    reason: str
+    mode: str | None
+    taken_back: list[int] | None
+    finish_reason: str | None
+    seconds: float
+
+
+class StageView(TypedDict):
+    """A stage of a contract that is over."""
+
+    stage: str | None
+    status: str
+    reason: str | None
+
+
+class Snapshot(TypedDict):
+    """What a display shows of a run: JSON, and nothing in it changes any more.
+
+    Attributes:
+        state: How it stands.
+        text: All segments that were ever written, in order. New ones are added at the end; which no
+            longer stand, `attempts` says.
+        pending: What is written after them, and not yet released: its verdicts are missing, or a
+            requirement holds it back. Empty where the pipeline sends no tokens.
+        rows: The requirements, by their position.
+        attempts: From the first.
+        stages: Those of the contract that it belongs to.
+        stage: The stage in which it runs.
+        seconds: From the first event to the last.
+        first_chunk: Seconds until the first chunk.
+        usage: The tokens, once it is over.
+        error: What ended it, if an exception did.
+        finish_reason: Why the model stopped, in the backend's words.
+    """
+
+    run_id: str
+    model: str
+    chunking: str
+    state: RunState
+    text: list[Segment]
+    pending: str
+    rows: list[RowView]
+    attempts: list[AttemptView]
+    stages: list[StageView]
+    stage: str | None
+    seconds: float
+    first_chunk: float | None
+    usage: dict[str, Any] | None
+    error: str | None
+    finish_reason: str | None
+
+
+class RunView:
+    """Folds the events of a run into what a display shows. Pure: no clock, no input or output.
+
+    It shows one run at a time. Another `StartedEvent` begins a new one, as in a contract, whose stages
+    stay. Events of other runs in between are left out.
+
+    Args:
+        timeline: Keep the times of everything as well, for `draw`. They grow with the stream, as the
+            text does.
+
+    Attributes:
+        timeline: The times, or `None`.
+
+    Example:
+        >>> import asyncio
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> view = RunView()
+        >>> async def main():
+        ...     run = Pipeline(ScriptedBackend("All is well.")).start("How is it?")
+        ...     run.subscribe(view.apply)
+        ...     await run
+        >>> asyncio.run(main())
+        >>> view.text, view.snapshot()["state"]
+        ('All is well.', 'valid')
+    """
+
+    def __init__(self, *, timeline: bool = False) -> None:
+        self.timeline = Timeline() if timeline else None
+        self._stages: list[StageView] = []
+        self._contract: str | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._run_id = self._model = self._chunking = ""
+        self._state: RunState = "waiting"
+        self._stage: str | None = None
+        self._segments: list[Segment] = []
+        self._standing: list[int] = []  # positions of the segments that stand
+        self._pending = _Pending()
+        self._verdicts: dict[int, TriState] = {}  # of chunks that are not released yet
+        self._rows: list[RowView] = []
+        self._attempts: list[AttemptView] = []
+        self._began = self._attempt_began = self._now = 0.0
+        self._first_chunk: float | None = None
+        self._usage: dict[str, Any] | None = None
+        self._error: str | None = None
+        self._finish_reason: str | None = None
+        self._failed = False
+
+    # What a display reads
+
+    @property
+    def text(self) -> str:
+        """What has been delivered and stands."""
+        return "".join([self._segments[at]["text"] for at in self._standing])
+
+    @property
+    def sound_bytes(self) -> int:
+        """How many bytes of sound have been delivered and stand."""
+        return sum(self._segments[at].get("bytes", 0) for at in self._standing)
+
+    @property
+    def run_id(self) -> str:
+        """Which run this is; empty before the first event."""
+        return self._run_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has completed."""
+        return self._state not in ("waiting", "running")
+
+    def snapshot(self) -> Snapshot:
+        """How the run stands: JSON, which nothing changes afterwards.
+
+        The lists are new, what is in them is shared between snapshots: only what is new differs.
+        """
+        return {
+            "run_id": self._run_id,
+            "model": self._model,
+            "chunking": self._chunking,
+            "state": self._state,
+            "text": self._segments.copy(),
+            "pending": self._pending.getvalue(),
+            "rows": [row.copy() for row in self._rows],
+            "attempts": [attempt.copy() for attempt in self._attempts],
+            "stages": self._stages.copy(),
+            "stage": self._stage,
+            "seconds": round(self._now - self._began, 6),
+            "first_chunk": self._first_chunk,
+            "usage": self._usage,
+            "error": self._error,
+            "finish_reason": self._finish_reason,
+        }
+
+    # What comes
+
+    def apply(self, event: BaseEvent) -> None:
+        """Take in the next event. Any order is taken, as of a recording that was cut."""
+        if isinstance(event, StageEvent):
+            self._on_stage(event)
+            return
+        if event.run_id != self._run_id:
+            if self._run_id and not isinstance(event, StartedEvent):
+                return
+            self._begin(event)
+        at = event.timestamp
+        if isfinite(at) and at > self._now:  # a recording may hold anything
+            self._now = at
+        fold = self._folds.get(type(event))
+        if fold is not None:
+            fold(self, event)
+        if self.timeline is not None:
+            self.timeline.apply(event)
+
+    def _begin(self, event: BaseEvent) -> None:
+        self._clear()
+        self._run_id, self._stage, self._state = event.run_id, event.stage, "running"
+        at = event.timestamp if isfinite(event.timestamp) else 0.0
+        self._began = self._attempt_began = self._now = at
+        self._attempts = [_attempt(event.attempt)]
+        if self.timeline is not None:
+            self.timeline = Timeline()
+
+    def _on_stage(self, event: StageEvent) -> None:
+        if event.run_id != self._contract:
+            self._contract = event.run_id
+            self._stages = []
+        self._stages.append({"stage": event.stage, "status": event.status, "reason": event.reason})
+
+    def _on_started(self, event: StartedEvent) -> None:
+        self._model, self._chunking = event.model, event.chunking
+        self._rows = [_row(name) for name in event.requirements]
+
+    def _on_token(self, event: TokenEvent) -> None:
+        self._pending.add(event.text)
+
+    def _on_verdict(self, event: VerdictEvent) -> None:
+        if 0 <= event.lane < len(self._rows):
+            row = self._rows[event.lane]
+            row["state"], row["reason"] = event.verdict, event.reason or ""
+            if isfinite(event.seconds):
+                row["seconds"] = (row["seconds"] or 0.0) + event.seconds
+
+    def _on_check(self, event: QuickCheckEvent) -> None:
+        while len(self._rows) < len(event.results):  # the beginning of the run is missing
+            self._rows.append(_row(f"requirement {len(self._rows) + 1}"))
+        for row, result in zip(self._rows, event.results, strict=False):
+            if result is not None:
+                row["judged"] += 1
+                row["state"], row["reason"] = result.success, result.reason or ""
+        self._verdicts[event.chunk_index] = event.verdict
+        if not event.passed:
+            self._failed = True
+            self._reject(event.chunk_index)
+
+    def _reject(self, chunk: int | None) -> None:
+        """What is written and not released does not stand."""
+        rest = self._pending.take_all()
+        if rest:
+            verdict: TriState | None = None if chunk is None else "fail"
+            self._segments.append({"text": rest, "chunk": chunk, "verdict": verdict})
+            self._take_back(len(self._segments) - 1)
+
+    def _take_back(self, start: int) -> None:
+        if start < len(self._segments):
+            self._attempts[-1]["taken_back"] = [start, len(self._segments)]
+
+    def _on_chunk(self, event: ChunkEvent) -> None:
+        if self._first_chunk is None:
+            self._first_chunk = round(self._now - self._began, 6)
+        segment: Segment = {
+            "text": event.separator + event.text,
+            "chunk": event.chunk_index,
+            "verdict": self._verdicts.pop(event.chunk_index, None),
+        }
+        if event.audio is not None:
+            segment["bytes"] = len(event.audio)
+        self._standing.append(len(self._segments))
+        self._segments.append(segment)
+        self._pending.drop_to(event.end)
+
+    def _on_done(self, event: StreamingDoneEvent) -> None:
+        self._finish_reason = self._attempts[-1]["finish_reason"] = event.finish_reason
+        self._failed = self._failed or event.finish_reason in ("content_filter", "refusal")
+
+    def _on_validation(self, event: FullValidationEvent) -> None:
+        self._failed = self._failed or not event.passed
+        for row, verdict in zip(self._rows, event.results, strict=False):
+            row["state"] = "pass" if verdict else "fail"
+            row["reason"] = verdict.reason or verdict.error or ""
+
+    def _on_retry(self, event: RetryEvent) -> None:
+        self._end_attempt("failed")
+        self._reject(None)
+        kept = max(event.keep_chunks, 0)
+        if kept < len(self._standing):
+            self._take_back(self._standing[kept])
+            del self._standing[kept:]
+        ended = self._attempts[-1]
+        ended["reason"], ended["mode"] = event.reason, event.mode
+        self._attempts.append(_attempt(event.attempt))
+        self._attempt_began = self._now
+        if event.mode == "restart":
+            self._pending.restart()
+        self._verdicts.clear()
+        self._finish_reason, self._failed = None, False
+        for row in self._rows:
+            row["state"], row["reason"] = "waiting", ""
+
+    def _on_error(self, event: ErrorEvent) -> None:
+        self._error = f"{event.exception_type}: {event.detail}"
+
+    def _on_completed(self, event: CompletedEvent) -> None:
+        if event.success:
+            self._pending.take_all()  # white space behind the last chunk
+        else:
+            self._reject(None)
+        if self._attempts[-1]["state"] == "running":
+            self._end_attempt("over" if event.success else "failed")
+        usage = event.usage
+        self._usage = {
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.completion_tokens,
+            "discarded_tokens": usage.discarded_tokens,
+            "reused_tokens": usage.reused_tokens,
+            "source": usage.source,
+        }
+        if event.success:
+            self._state = "valid"
+        elif self._error is not None:
+            self._state = "error"
+        else:
+            self._state = "invalid" if self._failed else "cut short"
+
+    def _end_attempt(self, state: Literal["failed", "over"]) -> None:
+        attempt = self._attempts[-1]
+        attempt["state"] = state
+        attempt["seconds"] = round(self._now - self._attempt_began, 6)
+
+    _folds: ClassVar[dict[type[BaseEvent], Callable[[RunView, Any], None]]] = {
+        StartedEvent: _on_started,
+        TokenEvent: _on_token,
+        VerdictEvent: _on_verdict,
+        QuickCheckEvent: _on_check,
+        ChunkEvent: _on_chunk,
+        StreamingDoneEvent: _on_done,
+        FullValidationEvent: _on_validation,
+        RetryEvent: _on_retry,
+        ErrorEvent: _on_error,
+        CompletedEvent: _on_completed,
+    }
+
+
+class _Pending:
+    """What was written and is not released yet. Linear, however long no boundary comes."""
+
+    def __init__(self) -> None:
+        self._parts: deque[str] = deque()
+        self._skipped = 0  # characters of the first part that are released
+        self._start = 0  # offset of the first character in the attempt's raw text
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+
+    def drop_to(self, end: int) -> None:
+        """A chunk that ends at this offset has been released."""
+        drop = end - self._start
+        self._start = max(end, self._start)
+        while drop > 0 and self._parts:
+            left = len(self._parts[0]) - self._skipped
+            if left > drop:
+                self._skipped += drop
+                return
+            self._parts.popleft()
+            self._skipped = 0
+            drop -= left
+
+    def take_all(self) -> str:
+        """Empty it. Returns what was in it, unless that is white space."""
+        text = self.getvalue()
+        self._parts.clear()
+        self._skipped = 0
+        return text if text.strip() else ""
+
+    def restart(self) -> None:
+        """A new attempt begins with nothing before it."""
+        self._start = 0
+
+    def getvalue(self) -> str:
+        if len(self._parts) > 1 or self._skipped:
+            text = "".join(self._parts)[self._skipped :]
+            self._parts = deque([text])
+            self._skipped = 0
+        return self._parts[0] if self._parts else ""
+
+
+def _row(name: str) -> RowView:
+    return {"name": name, "state": "waiting", "judged": 0, "reason": "", "seconds": None}
+
+
+def _attempt(number: int) -> AttemptView:
+    return {
+        "number": number,
+        "state": "running",
+        "reason": "",
+        "mode": None,
+        "taken_back": None,
+        "finish_reason": None,
+        "seconds": 0.0,
+    }

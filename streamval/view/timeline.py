@@ -1,0 +1,176 @@
+"""`Timeline`: when things happened in a run, for the drawings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+from streamval.events import (
+    ChunkEvent,
+    CompletedEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
+    RetryEvent,
+    StreamingDoneEvent,
+    TokenEvent,
+    VerdictEvent,
+)
+
+if TYPE_CHECKING:
+    from streamval.events import BaseEvent
+    from streamval.types.results import TriState
+
+
+class Judged(NamedTuple):
+    """One lane's verdict on one chunk: asked and answered, in seconds since the run began.
+
+    `asked` is `None` where it is not known: the pipeline sent no `VerdictEvent`s.
+    """
+
+    lane: int
+    chunk: int
+    verdict: TriState
+    reason: str
+    asked: float | None
+    answered: float
+
+
+class Checked(NamedTuple):
+    """All lanes together have decided on a chunk."""
+
+    chunk: int
+    verdict: TriState
+    at: float
+
+
+class Released(NamedTuple):
+    """A chunk was delivered."""
+
+    chunk: int
+    text: str
+    at: float
+
+
+@dataclass(slots=True)
+class AttemptTimes:
+    """The times of one attempt, in seconds since the run began.
+
+    Attributes:
+        number: Which, from 1.
+        began: When it began.
+        ended: When it was over; `None` while it runs.
+        deltas: When each delta came.
+        judged: The verdicts, as they came.
+        checked: The checks, in chunk order.
+        released: The delivered chunks.
+        done: When the model had come to its end by itself.
+        validated: When every requirement had judged the whole output, and whether it passed.
+        closed: When the backend was closed.
+        reason: Why it was rejected.
+        mode: How the next one goes on.
+        kept: How many chunks the next one keeps.
+    """
+
+    number: int
+    began: float
+    ended: float | None = None
+    deltas: list[float] = field(default_factory=list)
+    judged: list[Judged] = field(default_factory=list)
+    checked: list[Checked] = field(default_factory=list)
+    released: list[Released] = field(default_factory=list)
+    done: float | None = None
+    validated: tuple[float, bool] | None = None
+    closed: float | None = None
+    reason: str = ""
+    mode: str | None = None
+    kept: int | None = None
+
+    @property
+    def failed_at(self) -> float | None:
+        """When the verdict came that failed a chunk; `None` if none did."""
+        times = [judged.answered for judged in self.judged if judged.verdict == "fail"]
+        times += [checked.at for checked in self.checked if checked.verdict == "fail"]
+        return min(times, default=None)
+
+    @property
+    def cut_after(self) -> float | None:
+        """Seconds from the verdict that failed a chunk until the backend was closed."""
+        failed = self.failed_at
+        if failed is None or self.closed is None:
+            return None
+        return max(self.closed - failed, 0.0)
+
+
+class Timeline:
+    """The times of a run, attempt by attempt. A fold of its events, pure as `RunView` is.
+
+    Attributes:
+        attempts: One after the other.
+        seconds: From the first event to the last.
+    """
+
+    def __init__(self) -> None:
+        self.attempts: list[AttemptTimes] = []
+        self.seconds = 0.0
+        self._began: float | None = None
+        self._asked: set[tuple[int, int]] = set()  # lane and chunk, of this attempt
+
+    def apply(self, event: BaseEvent) -> None:
+        """Take in the next event."""
+        at = self._since(event.timestamp)
+        if not self.attempts:
+            self.attempts.append(AttemptTimes(event.attempt, at))
+        attempt = self.attempts[-1]
+        match event:
+            case TokenEvent():
+                attempt.deltas.append(at)
+            case VerdictEvent():
+                seconds = event.seconds if isfinite(event.seconds) else 0.0
+                asked = min(max(at - seconds, attempt.began), at)
+                self._asked.add((event.lane, event.chunk_index))
+                attempt.judged.append(
+                    Judged(
+                        event.lane, event.chunk_index, event.verdict, event.reason or "", asked, at
+                    )
+                )
+            case QuickCheckEvent():
+                self._on_check(attempt, event, at)
+            case ChunkEvent():
+                attempt.released.append(Released(event.chunk_index, event.text, at))
+            case StreamingDoneEvent():
+                attempt.done = at
+            case FullValidationEvent():
+                attempt.validated = (at, event.passed)
+            case RetryEvent():
+                self._end(attempt, at, event.closed_at)
+                attempt.reason, attempt.mode = event.reason, event.mode
+                attempt.kept = event.keep_chunks
+                self._asked.clear()
+                self.attempts.append(AttemptTimes(event.attempt, at))
+            case CompletedEvent():
+                self._end(attempt, at, event.closed_at)
+
+    def _since(self, timestamp: float) -> float:
+        """Seconds since the run began. Never less than before, whatever a recording says."""
+        if not isfinite(timestamp):
+            return self.seconds
+        if self._began is None:
+            self._began = timestamp
+        self.seconds = max(self.seconds, timestamp - self._began)
+        return self.seconds
+
+    def _end(self, attempt: AttemptTimes, at: float, closed_at: float | None) -> None:
+        attempt.ended = at
+        if closed_at is not None and isfinite(closed_at) and self._began is not None:
+            attempt.closed = min(max(closed_at - self._began, attempt.began), at)
+
+    def _on_check(self, attempt: AttemptTimes, event: QuickCheckEvent, at: float) -> None:
+        attempt.checked.append(Checked(event.chunk_index, event.verdict, at))
+        for lane, result in enumerate(event.results):
+            if result is None or (lane, event.chunk_index) in self._asked:
+                self._asked.discard((lane, event.chunk_index))
+            else:  # without `VerdictEvent`s, or from a lane that is never asked
+                attempt.judged.append(
+                    Judged(lane, event.chunk_index, result.success, result.reason or "", None, at)
+                )

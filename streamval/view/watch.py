@@ -1,0 +1,212 @@
+"""`Watch`: a run on a page of its own, on loopback, while it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from streamval.errors import UsageError
+from streamval.view.assets import asset
+from streamval.view.marbles import STYLE, THEMES, marbles
+from streamval.view.patch import patch
+from streamval.view.run_view import RunView
+
+try:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.responses import PlainTextResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ImportError:
+    message = '--watch needs the extra: pip install "streamval-llm[serve]"'
+    raise UsageError(message) from None
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from types import TracebackType
+    from typing import Self
+
+    from starlette.requests import Request
+
+    from streamval.events import BaseEvent
+
+UPDATES_A_SECOND = 10
+HEARTBEAT = 15.0
+"""Seconds of silence after which a comment is sent, which finds out whether a tab is still there."""
+
+TABS = 64
+"""How many tabs may be open at once."""
+
+CLOSING = 2
+"""Seconds that the server waits for answers that it has begun."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",  # the token is in the address
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Watch:
+    """A subscriber that shows a run on a page, which several tabs may open, at any time.
+
+    An async context manager: the server runs inside of it, on 127.0.0.1 and a free port. The address
+    has a token in it, and whoever does not know it gets nothing. Subscribe it on the event loop that
+    entered it. Needs ``pip install "streamval-llm[serve]"``.
+
+    Attributes:
+        url: The address of the page, once the server runs.
+
+    Example:
+        >>> import httpx
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> async def main():
+        ...     async with Watch() as watch, httpx.AsyncClient(trust_env=False) as client:
+        ...         run = Pipeline(ScriptedBackend("All is well.")).start("How is it?")
+        ...         run.subscribe(watch)
+        ...         await run
+        ...         page = await client.get(watch.url)
+        ...         print(page.status_code, page.headers["content-type"])
+        >>> asyncio.run(main())
+        200 text/html; charset=utf-8
+    """
+
+    url: str
+
+    def __init__(self) -> None:
+        self._view = RunView(timeline=True)
+        self._tabs: set[asyncio.Event] = set()
+        self._closing = False
+        self._token = secrets.token_urlsafe(18)
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Take in an event, and wake the tabs."""
+        self._view.apply(event)
+        for tab in self._tabs:
+            tab.set()
+
+    @property
+    def tabs(self) -> int:
+        """How many tabs are open."""
+        return len(self._tabs)
+
+    async def __aenter__(self) -> Self:
+        listening = socket.create_server(("127.0.0.1", 0))
+        port = listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}/{self._token}/"
+        config = uvicorn.Config(
+            self._app(),
+            log_level="error",
+            access_log=False,  # it would write the token
+            lifespan="off",
+            ws="none",
+            timeout_graceful_shutdown=CLOSING,
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.ensure_future(self._server.serve([listening]))
+        while not self._server.started:
+            if self._serving.done():
+                await self._serving
+            await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._closing = True
+        for tab in self._tabs:
+            tab.set()
+        self._server.should_exit = True
+        await self._serving
+
+    def _app(self) -> Starlette:
+        def fixed(name: str, kind: str, content: str) -> Route:
+            return self._route(name, lambda: Response(content, media_type=kind, headers=HEADERS))
+
+        style = asset("page.css") + STYLE + THEMES
+        return Starlette(
+            routes=[
+                fixed("", "text/html", asset("watch.html")),
+                fixed("view.js", "text/javascript", asset("view.js")),
+                fixed("watch.js", "text/javascript", asset("watch.js")),
+                fixed("view.css", "text/css", asset("view.css")),
+                fixed("page.css", "text/css", style),
+                self._route("marbles.svg", self._drawing),
+                self._route("events", self._events),
+            ],
+            middleware=[
+                Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+            ],
+        )
+
+    def _route(self, name: str, answer: Any) -> Route:
+        """What the token opens."""
+
+        async def endpoint(request: Request) -> Response:
+            given = request.path_params["token"].encode()
+            if not secrets.compare_digest(given, self._token.encode()):
+                return PlainTextResponse("not found", 404, headers=HEADERS)
+            response: Response = answer()
+            return response
+
+        return Route(f"/{{token}}/{name}", endpoint)
+
+    def _drawing(self) -> Response:
+        return Response(marbles(self._view), media_type="image/svg+xml", headers=HEADERS)
+
+    def _events(self) -> Response:
+        if len(self._tabs) >= TABS:
+            return PlainTextResponse("too many tabs are open", 503, headers=HEADERS)
+        return StreamingResponse(self._frames(), media_type="text/event-stream", headers=HEADERS)
+
+    async def _frames(self) -> AsyncIterator[str]:
+        """A snapshot, then what is new: as often as the tab can take it, ten times a second at most."""
+        news = asyncio.Event()
+        self._tabs.add(news)
+        try:
+            sent = self._view.snapshot()
+            yield _frame("snapshot", sent)
+            while not self._closing:
+                try:
+                    await asyncio.wait_for(news.wait(), HEARTBEAT)
+                except TimeoutError:
+                    yield ": still there\n\n"
+                    continue
+                news.clear()
+                now = self._view.snapshot()
+                if now["run_id"] != sent["run_id"]:
+                    yield _frame("snapshot", now)
+                elif change := patch(sent, now):
+                    yield _frame("patch", change)
+                sent = now
+                if not self._closing:
+                    await asyncio.sleep(1 / UPDATES_A_SECOND)
+        finally:
+            self._tabs.discard(news)
+
+
+def _frame(kind: str, content: object) -> str:
+    return f"event: {kind}\ndata: {json.dumps(content)}\n\n"
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to the program that it is a part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield

@@ -1,0 +1,114 @@
+"""What displays say of a snapshot, in words: the same in the terminal, in a notebook and on the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from streamval.view.run_view import AttemptView, Snapshot
+
+WENT_ON = {
+    "continue": "went on from there",
+    "ask": "was asked to go on from there",
+    "restart": "began again",
+}
+"""What came after an attempt that failed, by the repair's mode."""
+
+CUT = {
+    "length": "cut off by the limit on tokens",
+    "max_tokens": "cut off by the limit on tokens",
+    "content_filter": "cut off by the provider's content filter",
+    "refusal": "the model refused",
+}
+"""The finish reasons that a reader must know of."""
+
+STATES = {
+    "waiting": "waiting",
+    "running": "running",
+    "valid": "valid",
+    "invalid": "not valid",
+    "error": "broken off",
+    "cut short": "cut short",
+}
+"""How a run stands."""
+
+
+class Words(NamedTuple):
+    """A part of a line, and what it is: good news, bad news, a warning, or neither."""
+
+    text: str
+    kind: Literal["good", "bad", "warning", "plain"] = "plain"
+
+
+def outcome(shown: Snapshot) -> list[Words]:
+    """How a run has ended, and what that cost.
+
+    Example:
+        >>> from streamval.view.run_view import RunView
+        >>> outcome(RunView().snapshot())
+        [Words(text='waiting', kind='plain')]
+    """
+    state, usage = shown["state"], shown["usage"]
+    if usage is None:
+        return [Words(STATES[state])]
+    kinds: dict[str, Literal["good", "bad", "warning"]] = {"valid": "good", "cut short": "warning"}
+    count = len(shown["attempts"])
+    attempts = "1 attempt" if count == 1 else f"{count} attempts"
+    said = [
+        Words(STATES[state], kinds.get(state, "bad")),
+        Words(f" after {attempts} · {usage['completion_tokens']} tokens spent"),
+    ]
+    if cut := CUT.get(shown["finish_reason"] or ""):
+        said.append(Words(f" · {cut}", "warning"))
+    if usage["discarded_tokens"]:
+        said.append(Words(f" · {usage['discarded_tokens']} thrown away", "warning"))
+    if usage["reused_tokens"]:
+        said.append(Words(f" · {usage['reused_tokens']} saved from rejected attempts", "good"))
+    return said
+
+
+def what_became_of(attempt: AttemptView) -> str:
+    """What came after an attempt that failed; empty of one after which nothing came."""
+    return "" if attempt["mode"] is None else WENT_ON.get(attempt["mode"], attempt["mode"])
+
+
+def taken_back(shown: Snapshot) -> list[bool]:
+    """For each segment of the text, whether it no longer stands."""
+    gone = [False] * len(shown["text"])
+    for attempt in shown["attempts"]:
+        start, end = attempt["taken_back"] or (0, 0)
+        gone[start:end] = [True] * (end - start)
+    return gone
+
+
+def standing(shown: Snapshot) -> tuple[str, str]:
+    """The text that stands, and what was rejected last, if nothing has come after it.
+
+    Example:
+        >>> from streamval.view.run_view import RunView
+        >>> standing(RunView().snapshot())
+        ('', '')
+    """
+    segments, gone = shown["text"], taken_back(shown)
+    stands = "".join(
+        [segment["text"] for segment, is_gone in zip(segments, gone, strict=True) if not is_gone]
+    )
+    rejected = ""
+    for attempt in shown["attempts"]:
+        start, end = attempt["taken_back"] or (0, 0)
+        if end == len(segments) and not shown["pending"]:
+            rejected = "".join(segment["text"] for segment in segments[start:end])
+    return stands, rejected
+
+
+def seconds(value: float) -> str:
+    """A duration, as short as it may be.
+
+    Example:
+        >>> seconds(0.0), seconds(0.00042), seconds(0.25), seconds(12.3456), seconds(1250.0)
+        ('0 s', '0.42 ms', '250 ms', '12.3 s', '1250 s')
+    """
+    if value <= 0:
+        return "0 s"
+    unit, value = ("s", value) if value >= 1 else ("ms", value * 1000)
+    return f"{float(f'{value:.3g}'):g} {unit}"
