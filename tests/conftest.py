@@ -1,5 +1,7 @@
 import asyncio
 import gc
+import os
+import shutil
 
 import pytest
 
@@ -35,6 +37,28 @@ async def reported():
     loop.set_exception_handler(lambda _, context: contexts.append(context))
     yield contexts
     loop.set_exception_handler(None)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Where Chromium is. Without one a test is skipped, but not where it is insisted on."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        if os.environ.get("STREAMVAL_INSIST"):
+            pytest.fail("there is no Chromium: apt-get install chromium")
+        pytest.skip("there is no Chromium (apt-get install chromium)")
+    return found
+
+
+@pytest.fixture
+async def browser(chromium):
+    """A headless Chromium."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as started:
+        opened = await started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        await opened.close()
 
 
 @pytest.fixture(scope="session")

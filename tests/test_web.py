@@ -2,27 +2,12 @@
 
 import contextlib
 import importlib.util
-import os
-import shutil
 import socket
 import threading
 import time
 from pathlib import Path
 
-import pytest
-
 WEB = Path(__file__).parents[1] / "notebooks/web"
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-
-@pytest.fixture
-def chromium():
-    """Where Chromium is. Without one the test is skipped, but not where it is insisted on."""
-    if CHROMIUM is None:
-        if os.environ.get("STREAMVAL_INSIST"):
-            pytest.fail("there is no Chromium: apt-get install chromium")
-        pytest.skip("there is no Chromium (apt-get install chromium)")
-    return CHROMIUM
 
 
 @contextlib.contextmanager
@@ -46,33 +31,20 @@ def serving():
             thread.join(30)
 
 
-def test_chunks_come_a_restart_strikes_out_and_text_stays_text(chromium):
-    script = f"""
-import sys
-from playwright.sync_api import sync_playwright
-with sync_playwright() as started:
-    browser = started.chromium.launch(executable_path={chromium!r}, args=["--no-sandbox"])
-    page = browser.new_page()
-    page.goto(sys.argv[1])
-    page.wait_for_function("document.getElementById('status').textContent == 'valid'")
-    print(page.locator("#answer s").all_text_contents())
-    print(page.locator("#answer span").all_text_contents())
-    print(page.locator("#answer b").count())
-    browser.close()
-"""
-    import subprocess
-    import sys
-
+async def test_chunks_come_a_restart_strikes_out_and_text_stays_text(browser):
     with serving() as url:
-        # In a process of its own: its driver keeps an event loop, and this one has warnings as errors.
-        done = subprocess.run(
-            [sys.executable, "-c", script, url], capture_output=True, text=True, timeout=100
-        )
-    assert done.stdout.splitlines() == [
-        "['All is <b>well</b>.', ' It rains.']",
-        "['All is fine.', ' The sun is out.']",
-        "0",
-    ], done.stderr
+        page = await browser.new_page()
+        await page.goto(url)
+        await page.wait_for_function("document.getElementById('status').textContent == 'valid'")
+        assert await page.locator("#answer s").all_text_contents() == [
+            "All is <b>well</b>.",
+            " It rains.",
+        ]
+        assert await page.locator("#answer span").all_text_contents() == [
+            "All is fine.",
+            " The sun is out.",
+        ]
+        assert await page.locator("#answer b").count() == 0
 
 
 def test_the_page_is_thirty_lines_at_most():

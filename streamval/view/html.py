@@ -13,10 +13,9 @@ from streamval.types.chunks import Chunk
 from streamval.types.results import AttemptResult, StreamResult
 from streamval.validation.verdicts import Check, Verdict
 from streamval.view.diagram import pipeline_diagram
+from streamval.view.draw import view_of
 from streamval.view.escaping import escaped
-from streamval.view.of_result import events_of
 from streamval.view.picture import MARKS, fields_picture, framed, run_picture
-from streamval.view.run_view import RunView
 
 if TYPE_CHECKING:
     from streamval.pipeline.repair import Repair
@@ -69,10 +68,7 @@ def _of_run(run: Run) -> str:
 @picture.register
 def _of_result(result: StreamResult) -> str:
     """The text with what was struck out, who failed it, and the outcome."""
-    view = RunView()
-    for event in events_of(result):
-        view.apply(event)
-    shown = view.snapshot()
+    shown = view_of(result).snapshot()
     # A result knows the names of those that failed an attempt, and no others.
     shown["rows"] = [row for row in shown["rows"] if row["state"] == "fail"]
     shown["finish_reason"] = result.finish_reason

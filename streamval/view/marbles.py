@@ -10,7 +10,6 @@ the place that it is put in and its letters stay readable. Verdicts differ by sh
 from __future__ import annotations
 
 from math import floor, log10
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from streamval.view import marks as marked
@@ -45,8 +44,8 @@ DELTA_BINS = 800
 SHORTEST_BAR = 0.04
 """Percent of the width: a judgement that took less is a mark without a bar."""
 
-NUMBERED = 30
-"""With so many chunks at most, each has its number above it."""
+NUMBERED, NUMBER_WIDTH = 30, 1.5
+"""With so many chunks at most, each has its number above it, where there is room: percent of the width."""
 
 STYLE = """
 .sv-marbles{--fg:#1f2328;--soft:#59636e;--line:#d1d9e0;--bg:#ffffff;--pass:#1a7f37;--unknown:#9a6700;--fail:#cf222e;
@@ -71,6 +70,8 @@ THEMES = (
     "--pass:#1a7f37;--unknown:#9a6700;--fail:#cf222e;--model:#0969da}}"
 )
 
+STYLED = f"<style>{STYLE}{THEMES}</style>"
+
 # A filled circle, a hollow diamond, a cross: they can be told apart in grey. Their colours come from the
 # class of the `use`, as the rules of a page do not reach into what it shows.
 SHAPES = (
@@ -80,13 +81,14 @@ SHAPES = (
 )
 
 
-def marbles(view: RunView, *, detail: bool = False) -> str:
+def marbles(view: RunView, *, detail: bool = False, styled: bool = True) -> str:
     """The times of a run as a self-contained SVG.
 
     Args:
         view: A run that was folded with ``timeline=True``.
         detail: Draw every mark, however many there are, for a page that can zoom. Marks name their chunk
             (``data-c="attempt-chunk"``), and have no titles of their own.
+        styled: With its style inside; without, for a page that has it.
 
     Returns:
         The SVG. It is as wide as its place, and as high as its attempts and lanes need.
@@ -102,7 +104,7 @@ def marbles(view: RunView, *, detail: bool = False) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="sv-marbles" width="100%" '
         f'height="{drawing.y + AXIS}" role="img" '
         f'aria-label="Marble diagram of a run: {count} in {seconds(took)}">'
-        f"<style>{STYLE}{THEMES}</style><defs>{SHAPES}</defs>"
+        f"{STYLED if styled else ''}<defs>{SHAPES}</defs>"
         f'<rect class="bg" width="100%" height="100%"/>{drawing.axis()}'
         f"{''.join(drawing.parts)}{drawing.legend()}</svg>"
     )
@@ -133,7 +135,7 @@ class _Drawing:
         for lane, name in enumerate(self._names):
             self._row(times, name, marked.lane_marks(times, lane, name), end)
         self._released(times, before, end)
-        if times.closed is not None and times.failed_at is not None:
+        if times.failed_at is not None:
             x = self._x(times.failed_at)
             self._add(
                 f'<line class="cut" x1="{x}" x2="{x}" y1="{top + 14}" y2="{self.y - 4}" '
@@ -170,7 +172,7 @@ class _Drawing:
         if times.reason:
             lines.append((times.reason, "bad"))
         where = marked.where_time_went(times, self._names, end)
-        lines += [(line, "soft") for line in wrap(where, NARROW, break_long_words=False)]
+        lines += [(line, "soft") for line in _packed(where)]
         for line, style in lines:
             self.y += TEXT
             shown = escaped(line, 2 * NARROW)
@@ -189,11 +191,11 @@ class _Drawing:
             self._add(f'<line class="delta" x1="{x}" x2="{x}" y1="{y - 6}" y2="{y + 6}"/>')
         if times.cut_after is not None and times.closed is not None:
             after = seconds(times.cut_after)
-            side = ' x="-12" text-anchor="end"' if times.closed > self._took * 0.6 else ' x="12"'
+            side = ' x="-12" text-anchor="end"' if times.closed > self._took * 0.5 else ' x="12"'
             self._add(
                 f'<svg x="{self._x(times.closed)}" y="{y}" overflow="visible">'
                 f'<path class="cut" d="M-8-8 8 8M8-8-8 8"/>'
-                f'<text class="bad"{side} y="-15">closed {after} after the verdict</text></svg>'
+                f'<text class="bad"{side} y="-15">closed after {after}</text></svg>'
             )
         self.y += ROW
 
@@ -221,6 +223,7 @@ class _Drawing:
         self._label(times, name, end)
         y = self.y + LINE
         shown = sorted(self._shown(marks), key=lambda mark: mark.kind == "fail")
+        numbered = -self._took  # where the last number stands, in seconds
         for mark in shown:
             link = f' data-c="{times.number}-{mark.chunk}"' if self._detail else ""
             title = "" if self._detail else f"<title>{escaped(mark.title, 400)}</title>"
@@ -235,8 +238,12 @@ class _Drawing:
                 f'<use class="{mark.kind}" href="#sv-{mark.kind}" x="{self._x(mark.at)}" y="{y}"{link}>'
                 f"{title}</use>"
             )
-            if mark.kind == "chunk" and len(shown) <= NUMBERED:
-                x = self._x(mark.at)
+            if (
+                mark.kind == "chunk"
+                and len(shown) <= NUMBERED
+                and self._width(numbered, mark.at) >= NUMBER_WIDTH
+            ):
+                x, numbered = self._x(mark.at), mark.at
                 self._add(f'<text class="number" x="{x}" y="{y - 9}">{mark.chunk}</text>')
         self.y += ROW
 
@@ -263,6 +270,17 @@ class _Drawing:
 
     def _add(self, part: str) -> None:
         self.parts.append(part)
+
+
+def _packed(facts: Sequence[str]) -> list[str]:
+    """Facts in lines, as many in each as there is room for."""
+    lines: list[str] = []
+    for fact in facts:
+        if lines and len(lines[-1]) + len(fact) + 3 <= NARROW:
+            lines[-1] += f" · {fact}"
+        else:
+            lines.append(fact)
+    return lines
 
 
 def _counted(count: int, what: str) -> str:

@@ -103,8 +103,8 @@ def _together(marks: list[Mark]) -> Mark:
     return Mark(worst.kind, at, begin, marks[0].chunk, title)
 
 
-def where_time_went(times: AttemptTimes, names: Sequence[str], end: float) -> str:
-    """A line about an attempt: the model, the slowest lane, and what came after the last delta."""
+def where_time_went(times: AttemptTimes, names: Sequence[str], end: float) -> list[str]:
+    """What is worth saying of an attempt: the model, the slowest lane, what came after the last delta."""
     said = []
     if len(times.deltas) > 1:
         first, last = times.deltas[0], times.deltas[-1]
@@ -118,7 +118,7 @@ def where_time_went(times: AttemptTimes, names: Sequence[str], end: float) -> st
     waits = [mark.at - mark.begin for mark in released_marks(times)]
     if max(waits, default=0) > 0:
         said.append(f"a chunk waited {seconds(max(waits))} at most")
-    return " · ".join(said)
+    return said
 
 
 def _busy(bars: Iterable[Mark]) -> float:

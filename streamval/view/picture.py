@@ -24,7 +24,7 @@ border:1px solid var(--line);border-radius:8px;padding:.6em 1em;margin:.3em 0;ov
 [data-jp-theme-light="true"] .sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700}
 [data-jp-theme-light="false"] .sv-run{--good:#3fb950;--bad:#ff7b72;--warning:#d29922}
 .sv-run .head{opacity:.75;font-size:12px}.sv-run .text{white-space:pre-wrap;margin:.4em 0}
-.sv-run del{color:var(--bad);opacity:.85}.sv-run .pending{opacity:.6;font-style:italic}
+.sv-run del{margin-right:.3em;color:var(--bad);opacity:.85}.sv-run .pending{opacity:.6;font-style:italic}
 .sv-run .good{color:var(--good)}.sv-run .bad{color:var(--bad)}.sv-run .warning{color:var(--warning)}
 .sv-run table{border-collapse:collapse;margin:.3em 0;background:none}
 .sv-run td,.sv-run th{text-align:left;padding:.1em .8em .1em 0;border:0;background:none;vertical-align:top}

@@ -95,11 +95,14 @@ class AttemptTimes:
 
     @property
     def cut_after(self) -> float | None:
-        """Seconds from the verdict that failed a chunk until the backend was closed."""
+        """Seconds from the verdict that failed a chunk until the backend was closed.
+
+        `None` where no chunk failed, or the backend had come to its end before.
+        """
         failed = self.failed_at
-        if failed is None or self.closed is None:
+        if failed is None or self.closed is None or self.closed < failed:
             return None
-        return max(self.closed - failed, 0.0)
+        return self.closed - failed
 
 
 class Timeline:

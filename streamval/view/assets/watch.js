@@ -33,7 +33,6 @@ function drawSoon() {
     try {
       const answer = await fetch("marbles.svg");
       const parsed = new DOMParser().parseFromString(await answer.text(), "image/svg+xml");
-      parsed.querySelectorAll("style").forEach((style) => style.remove()); // page.css has them
       times.replaceChildren(document.importNode(parsed.documentElement, true));
       drawn = of;
     } catch {

@@ -1,35 +1,34 @@
-// The run in a notebook: view.js stands before this. The model keeps the snapshot, views draw it.
+// The run in a notebook: view.js stands before this. One snapshot a widget, drawn by all of its views.
 //
 // A short run comes whole, as the state of the widget, so that nothing can be lost while the widget is
 // being loaded. A long one goes on in numbered patches; where one is missing, all of it is asked for.
 
-const runs = new WeakMap();
+export default () => {
+  const displays = new Set();
+  let snapshot = null;
+  let number = 0;
 
-function initialize({ model }) {
-  const run = { snapshot: model.get("snapshot"), number: model.get("number"), displays: new Set() };
-  runs.set(model, run);
-  const draw = () => run.displays.forEach((display) => display.show(run.snapshot));
-  model.on("change:number", () => {
-    [run.snapshot, run.number] = [model.get("snapshot"), model.get("number")];
-    draw();
-  });
-  model.on("msg:custom", (message) => {
-    if (message.number === run.number + 1) {
-      run.snapshot = patched(run.snapshot, message.patch);
-      run.number = message.number;
-      draw();
-    } else if (message.number > run.number) {
-      model.send({ missing: run.number });
-    }
-  });
-}
+  function take(whole, from) {
+    [snapshot, number] = [whole, from];
+    displays.forEach((display) => display.show(snapshot));
+  }
 
-function render({ model, el }) {
-  const run = runs.get(model);
-  const display = new Display(el);
-  run.displays.add(display);
-  display.show(run.snapshot);
-  return () => run.displays.delete(display);
-}
+  function initialize({ model }) {
+    const takeState = () => take(model.get("snapshot"), model.get("number"));
+    takeState();
+    model.on("change:number", takeState);
+    model.on("msg:custom", (message) => {
+      if (message.number === number + 1) take(patched(snapshot, message.patch), message.number);
+      else if (message.number > number) model.send({ missing: number });
+    });
+  }
 
-export default { initialize, render };
+  function render({ el }) {
+    const display = new Display(el);
+    displays.add(display);
+    display.show(snapshot);
+    return () => displays.delete(display);
+  }
+
+  return { initialize, render };
+};
