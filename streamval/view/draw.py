@@ -122,9 +122,9 @@ def view_of(source: str | Path | Iterable[BaseEvent] | StreamResult | RunView) -
 
 
 def events_of(result: StreamResult) -> Iterator[BaseEvent]:
-    """The events of a run as far as its result knows them: an attempt is one chunk.
+    """The events of a run as far as its result knows them: what an attempt kept is one chunk.
 
-    What an attempt has kept is where its text agrees with what came after it. Times are those at which
+    An attempt has kept what its text has in common with the text of the result. Times are those at which
     attempts ended, from 0.
 
     Args:
@@ -136,31 +136,31 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
     names = _names(result)
     head: dict[str, Any] = {"run_id": "result", "attempt": 1, "timestamp": 0.0}
     yield StartedEvent(**head, model="", requirements=names, chunking="")
-    after = [*(attempt.text for attempt in result.attempts[1:]), result.text]
-    stands, kept = "", 0
-    for attempt, following in zip(result.attempts, after, strict=True):
+    stands, kept = 0, 0  # characters, and chunks
+    for attempt in result.attempts:
         head["timestamp"] += attempt.seconds
-        common = attempt.text[: common_length(attempt.text, following)]
-        end = max(len(common), len(stands))
-        if end > len(stands):
-            text = attempt.text[len(stands) : end]
+        text = attempt.text
+        end = max(_kept_length(text, result.text), stands)
+        if end > stands:
+            piece = text[stands:end]
             yield ChunkEvent(
-                **head, text=text, chunk_index=kept, start=len(stands), end=end, separator=""
+                **head, text=piece, chunk_index=kept, start=stands, end=end, separator=""
             )
-            kept += 1
-        if attempt.text[end:]:
-            yield TokenEvent(**head, text=attempt.text[end:])
+            stands, kept = end, kept + 1
+        if text[end:]:
+            yield TokenEvent(**head, text=text[end:])
         if attempt.failures:
             yield _failing(head, attempt, names, kept)
         if head["attempt"] < len(result.attempts):
-            continues = bool(common) and len(common) >= len(stands)
-            stands, kept = (attempt.text[:end], kept) if continues else ("", 0)
+            following = result.attempts[head["attempt"]].text
+            if not stands or not following.startswith(text[:stands]):
+                stands = kept = 0
             head["attempt"] += 1
             yield RetryEvent(
                 **head,
                 reason="; ".join(map(str, attempt.failures)),
                 failures=attempt.failures,
-                mode="continue" if continues else "restart",
+                mode="continue" if kept else "restart",
                 keep_chunks=kept,
             )
     yield CompletedEvent(
@@ -170,6 +170,15 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
         attempts_used=len(result.attempts),
         usage=result.usage,
     )
+
+
+def _kept_length(text: str, final: str) -> int:
+    """How much of an attempt's text stands in the final one, up to the end of a word."""
+    same = common_length(text, final)
+    if same == len(final):
+        return same
+    before, space, _ = text[:same].rpartition(" ")
+    return len(before) if space else same
 
 
 def _names(result: StreamResult) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ STYLE = """
 .sv-marbles text{fill:var(--fg)}.sv-marbles .soft{fill:var(--soft);font-size:11px}.sv-marbles .bg{fill:var(--bg)}
 .sv-marbles .head{font-weight:600}.sv-marbles .bad{fill:var(--fail);font-weight:600}
 .sv-marbles .row{stroke:var(--line)}.sv-marbles .grid{stroke:var(--line);stroke-dasharray:2 4}
-.sv-marbles .delta{stroke:var(--model)}.sv-marbles .cut{fill:none;stroke:var(--fail);stroke-width:3}
+.sv-marbles .delta{stroke:var(--model)}.sv-marbles .cut{pointer-events:none;fill:none;stroke:var(--fail);stroke-width:3}
 .sv-marbles .bar{opacity:.4}.sv-marbles .wait{fill:var(--soft);opacity:.3}
 .sv-marbles .kept{fill:var(--pass);opacity:.18}.sv-marbles .gone{fill:var(--fail);opacity:.16}
 .sv-marbles .pass{fill:var(--pass)}.sv-marbles rect.unknown{fill:var(--unknown)}.sv-marbles rect.fail{fill:var(--fail)}

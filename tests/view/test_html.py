@@ -1,0 +1,72 @@
+"""Tests of `streamval.view.html`: everything that people look at in a notebook has a picture."""
+
+import pytest
+
+import streamval as sv
+from streamval.view.html import picture
+from tests.support.sources import PlainJudge, Spoken, fails_on, watch
+from tests.test_events import EVENTS
+
+EVIL = "<script>alert(1)</script>"
+CHUNK = sv.Chunk(f"One. {EVIL}", 3, 10, 14, " ")
+
+
+async def results():
+    judge = PlainJudge(fails_on("Bad!"), EVIL)
+    backend = Spoken(["Fine. ", "Bad! ", "x"], [f" Good {EVIL}."], supports_prefix=True)
+    pipeline = sv.Pipeline(backend, requirements=[judge], retry=sv.Repair(loop_budget=3))
+    return pipeline, await pipeline.run("go")
+
+
+async def test_pipeline_run_result_and_attempt():
+    pipeline, result = await results()
+    run = pipeline.start("go")
+    diagram = pipeline._repr_html_()
+    assert "merge" in diagram
+    assert "continue or restart, up to 3 attempts in all" in diagram
+    assert "not started" in run._repr_html_()
+    assert repr(run) == "<Run of 'spoken': not started, 0 characters>"
+    await run
+    assert "over" in run._repr_html_()
+    assert "<del>" in result._repr_html_()
+    assert "about Bad!" in result.attempts[0]._repr_html_()
+    for thing in (pipeline, run, result, *result.attempts):
+        made = thing._repr_html_()
+        assert EVIL not in made
+        assert "<script" not in made
+
+
+async def test_typed_output_and_sound():
+    result = await sv.Pipeline(sv.ScriptedBackend('{"a": 1}'), format=dict[str, int]).run("go")
+    assert "{&#x27;a&#x27;: 1}" in result._repr_html_()
+    sound = sv.Pipeline(
+        sv.IterableBackend(lambda _: [b"\x00" * 3200]), chunking=sv.chunkers.FrameChunker(0.1)
+    )
+    run = sound.start("go")
+    result = await run
+    assert "3,200 bytes" in result._repr_html_()
+    assert "3,200 bytes" in run._repr_html_()
+    assert "bytes" in (await watch(sound.start("go")))[1].chunk()._repr_html_()
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
+def test_events(event):
+    made = event._repr_html_()
+    assert type(event).__name__ in made
+    assert "<script" not in made
+
+
+def test_a_chunk_with_its_verdicts():
+    fail = sv.PartialValidationResult("fail", reason=EVIL)
+    check = sv.Check(CHUNK, "fail", (sv.PartialValidationResult("pass"), fail, None))
+    made = check._repr_html_()
+    for said in ("chunk 3, 10 to 14", "lane 0", "fail: &lt;script", "cut off"):
+        assert said in made
+    assert "the whole output" in sv.Check(None, "pass")._repr_html_()
+    assert "lane 1" in sv.Verdict(1, CHUNK, fail)._repr_html_()
+    assert EVIL not in made + CHUNK._repr_html_()
+
+
+def test_what_has_no_picture():
+    with pytest.raises(TypeError, match="int has no picture"):
+        picture(7)

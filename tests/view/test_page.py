@@ -1,0 +1,78 @@
+"""Tests of `streamval.view.page`: the page of a drawing, in a real browser."""
+
+import streamval as sv
+from tests.support.sources import PlainJudge, Spoken, fails_on, watch
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+async def a_page(tmp_path, words=3):
+    said = [f"Word{n} {EVIL if n == 1 else ''} here. " for n in range(words)]
+    judge = PlainJudge(fails_on("Bad!"), f"calm {EVIL}")
+    backend = Spoken([*said, "Bad! ", "X"], [" Good."], supports_prefix=True)
+    pipeline = sv.Pipeline(
+        backend, requirements=[judge], retry=sv.Repair(), emit_tokens=True, emit_verdicts=True
+    )
+    events = await watch(pipeline.start("go"))
+    path = tmp_path / "drawing.html"
+    sv.draw(events, path)
+    return path
+
+
+async def opened(browser, path, complaints, **options):
+    page = await browser.new_page(**options)
+    page.on("console", lambda said: complaints.append(said.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append("a dialog"))
+    page.on(
+        "request",
+        lambda request: complaints.append(request.url) if "file:" not in request.url else None,
+    )
+    await page.goto(path.as_uri())
+    return page
+
+
+async def test_hovering_the_arrow_keys_and_the_zoom(browser, tmp_path):
+    complaints = []
+    page = await opened(browser, await a_page(tmp_path), complaints)
+    details = page.locator("#details")
+    fail = page.locator('use.fail[data-c="1-3"]')
+    await fail.hover(force=True)
+    assert "about Bad!" in await details.inner_text()
+    await page.locator(".plot").focus()
+    for _ in range(9):
+        await page.keyboard.press("ArrowLeft")
+    await page.keyboard.press("ArrowRight")
+    said = await details.inner_text()
+    assert "chunk: 1" in said
+    assert EVIL in said
+    assert await page.locator(".chosen").count() > 0
+
+    width = "document.querySelector('.plot svg').getBoundingClientRect().width"
+    before = await page.evaluate(width)
+    await page.get_by_role("button", name="zoom in").click()
+    assert await page.evaluate(width) > 1.9 * before
+    await page.get_by_role("button", name="all of it").click()
+    assert await page.evaluate(width) == before
+    assert complaints == []
+
+
+async def test_it_reads_without_a_mouse_and_fits_a_telephone(browser, tmp_path):
+    complaints = []
+    path = await a_page(tmp_path, words=300)
+    for scheme in ("light", "dark"):
+        page = await opened(
+            browser, path, complaints, viewport={"width": 420, "height": 800}, color_scheme=scheme
+        )
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 420
+        tree = await page.locator("main").aria_snapshot()
+        for said in (
+            'group "Marble diagram; the arrow keys go',
+            "All chunks as a table",
+            "deletion",
+        ):
+            assert said in tree
+        colour = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (colour == "rgb(255, 255, 255)") == (scheme == "light")
+        await page.close()
+    assert complaints == []
