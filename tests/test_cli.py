@@ -1,16 +1,20 @@
 """Tests of `streamval.cli`."""
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 
+import httpx
 import pytest
 
 import streamval as sv
 from streamval.backends import read_events
+from streamval.view.patch import patched
 from tests.support.openai_server import openai_server
 
 PYTHON = [sys.executable, "-X", "dev", "-m", "streamval.cli"]
@@ -283,3 +287,78 @@ def test_one_message_for_a_missing_key():
         assert f"there is no key for {model}: set {variable}, or pass api_key=" in " ".join(
             done.stderr.replace("streamval:", "").split()
         )
+
+
+@contextlib.contextmanager
+def watching(*arguments, **environment):
+    """A command with --watch; yields the process and the page's address."""
+    hidden = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    going = subprocess.Popen(
+        [*PYTHON, *arguments, "--watch"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**kept, **environment},
+    )
+    try:
+        for line in going.stderr:
+            if line.startswith("watch it at "):
+                yield going, line.split()[-1]
+                break
+    finally:
+        going.kill()
+        going.communicate()
+
+
+def over(url):
+    """Wait for the end of the run on its page; returns the last snapshot."""
+    shown = {}
+    with httpx.stream("GET", f"{url}events", timeout=60, trust_env=False) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: "):
+                shown = patched(shown, json.loads(line.removeprefix("data: ")))
+                if shown["state"] not in ("waiting", "running"):
+                    return shown
+    return None
+
+
+def test_watch_shows_a_run_on_a_page_until_ctrl_c_and_exits_as_the_run_did(serving):
+    strict = ("--check", "It is in French.", "--retry", "0")
+    for more, status, state in (((), 0, "valid"), (strict, 1, "invalid")):
+        with watching("run", "Say it.", "-m", "openai/fine", *more, **serving) as (going, url):
+            shown = over(url)
+            assert shown["state"] == state
+            assert "Two is here!" in "".join(segment["text"] for segment in shown["text"])
+            assert httpx.get(url, trust_env=False).status_code == 200  # it stays
+            assert going.poll() is None
+            going.send_signal(signal.SIGINT)
+            assert going.wait(60) == status
+
+
+def test_a_recording_is_watched_and_drawn(tmp_path):
+    path = tmp_path / "run.jsonl"
+    run = sv.Pipeline(sv.ScriptedBackend("Fine. So."), emit_tokens=True).start("x")
+    run.subscribe(sv.sinks.JSONL(path))
+
+    async def drive():
+        await run
+
+    asyncio.run(drive())
+    with watching("replay", str(path), "--speed", "0") as (going, url):
+        assert over(url)["state"] == "valid"
+        going.send_signal(signal.SIGINT)
+        assert going.wait(60) == 0
+
+    for suffix, begins in (("svg", "<svg"), ("html", "<!doctype html>")):
+        drawing = tmp_path / f"run.{suffix}"
+        done = streamval("draw", str(path), "-o", str(drawing))
+        assert done.returncode == 0, done.stderr
+        assert drawing.read_text().startswith(begins)
+    for arguments, says in (
+        ((str(path), "-o", "run.png"), "saved as .svg or .html"),
+        (("nothing.jsonl", "-o", "run.svg"), "cannot read the recording"),
+    ):
+        done = streamval("draw", *arguments)
+        assert done.returncode == 2
+        assert says in " ".join(done.stderr.split())
