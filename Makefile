@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-local notebooks docs package clean
+.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-view bench-local notebooks docs package clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -49,6 +49,9 @@ typecheck: $(VENV)/.dev shipped ## Check types of the package as it is installed
 
 bench: $(VENV)/.dev build/mellea/.installed ## Measure, beside a bare `async for` and beside mellea
 	$(BIN)/python tests/benchmarks/bench.py --mellea build/mellea/bin/python
+
+bench-view: $(VENV)/.dev ## Measure what seeing a run costs: folding, drawing, a live view
+	$(BIN)/python tests/benchmarks/view.py
 
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
 	$(BIN)/python tests/benchmarks/local_model.py

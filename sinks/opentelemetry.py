@@ -1,0 +1,328 @@
+"""`OpenTelemetry`: a run as spans, evaluation events and metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streamval.errors import UsageError
+from streamval.events import (
+    ChunkEvent,
+    CompletedEvent,
+    ErrorEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
+    RetryEvent,
+    StartedEvent,
+    StreamingDoneEvent,
+    TokenEvent,
+    VerdictEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
+
+    from streamval.events import BaseEvent
+    from streamval.types.results import TriState
+
+NAMES = {
+    # OpenTelemetry's conventions for generative AI are in development. These are the names of
+    # opentelemetry-semantic-conventions 0.66b2 (schema 1.44.0), after which they moved to a repository of
+    # their own (open-telemetry/semantic-conventions-genai).
+    "operation": "gen_ai.operation.name",
+    "model": "gen_ai.request.model",
+    "stream": "gen_ai.request.stream",
+    "finish_reasons": "gen_ai.response.finish_reasons",
+    "time_to_first_chunk": "gen_ai.response.time_to_first_chunk",
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+    "token_type": "gen_ai.token.type",
+    "output": "gen_ai.output.messages",
+    "evaluation": "gen_ai.evaluation.name",
+    "label": "gen_ai.evaluation.score.label",
+    "score": "gen_ai.evaluation.score.value",
+    "explanation": "gen_ai.evaluation.explanation",
+    "evaluation_event": "gen_ai.evaluation.result",
+    "duration_metric": "gen_ai.client.operation.duration",
+    "first_chunk_metric": "gen_ai.client.operation.time_to_first_chunk",
+    "tokens_metric": "gen_ai.client.token.usage",
+}
+"""The names of the conventions that are used, in one place."""
+
+_MISSING = 'sinks.OpenTelemetry needs the extra: pip install "streamval-llm[otel]"'
+
+_SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+_TOKENS = [4**n for n in range(14)]
+"""Boundaries of histograms, as the conventions ask for them."""
+
+
+class OpenTelemetry:
+    """Tells OpenTelemetry of runs: spans, evaluation events, metrics. Any number of runs at a time.
+
+    - A span a run (``streamval.run``), within it one an attempt (``chat MODEL``), within that one a
+      judgement (``judge``), where the pipeline has `emit_verdicts`. The run's span is a child of the
+      span that is current where the run is driven.
+    - A ``gen_ai.evaluation.result`` event for each verdict on a chunk and on the whole output, as a log
+      record of the attempt's span.
+    - Metrics: the duration of attempts, the time to the first delta (with `emit_tokens`), tokens, and of
+      our own ``streamval.time_to_first_chunk`` (delivered, so judged), ``streamval.runs`` by outcome,
+      ``streamval.retries`` and ``streamval.tokens.discarded``.
+
+    The attributes of each name are in `NAMES`. Times are those of the events. Providers are those given,
+    else the global ones, which do nothing until your program has set them up with ``opentelemetry-sdk``
+    (in ``pip install "streamval-llm[otel]"``).
+
+    Args:
+        text: Also send what was written, and the reasons of verdicts, which may quote it. By default no
+            text leaves the program.
+        tracer_provider: Makes the spans.
+        meter_provider: Makes the metrics.
+        logger_provider: Takes the events.
+
+    Raises:
+        UsageError: If the packages of OpenTelemetry are missing or too old.
+
+    Example:
+        >>> import asyncio
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> from opentelemetry.sdk.trace import TracerProvider
+        >>> from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        >>> from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+        >>> exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+        >>> provider.add_span_processor(SimpleSpanProcessor(exporter))
+        >>> async def main():
+        ...     run = Pipeline(ScriptedBackend("All is well.")).start("How is it?")
+        ...     run.subscribe(OpenTelemetry(tracer_provider=provider))
+        ...     await run
+        >>> asyncio.run(main())
+        >>> [span.name for span in exporter.get_finished_spans()]
+        ['chat scripted', 'streamval.run']
+    """
+
+    def __init__(
+        self,
+        *,
+        text: bool = False,
+        tracer_provider: Any = None,
+        meter_provider: Any = None,
+        logger_provider: Any = None,
+    ) -> None:
+        try:
+            from opentelemetry import metrics, trace
+            from opentelemetry._logs import Logger, get_logger  # the only place where it has them
+        except ImportError:
+            raise UsageError(_MISSING) from None
+        if "event_name" not in signature(Logger.emit).parameters:  # before 1.39
+            raise UsageError(_MISSING)
+        self._text = text
+        self._runs: dict[str, _Telling] = {}
+        self._tracer = trace.get_tracer("streamval", tracer_provider=tracer_provider)
+        self._logger = get_logger("streamval", logger_provider=logger_provider)
+        meter = metrics.get_meter("streamval", meter_provider=meter_provider)
+        self._duration = meter.create_histogram(
+            NAMES["duration_metric"], "s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._first_delta = meter.create_histogram(
+            NAMES["first_chunk_metric"], "s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._tokens = meter.create_histogram(
+            NAMES["tokens_metric"], "{token}", explicit_bucket_boundaries_advisory=_TOKENS
+        )
+        self._first_chunk = meter.create_histogram(
+            "streamval.time_to_first_chunk", "s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._outcomes = meter.create_counter("streamval.runs", "{run}")
+        self._retries = meter.create_counter("streamval.retries", "{attempt}")
+        self._discarded = meter.create_counter("streamval.tokens.discarded", "{token}")
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Tell of an event."""
+        if isinstance(event, StartedEvent):
+            self._start(event)
+            return
+        run = self._runs.get(event.run_id)
+        if run is None:  # subscribed too late, or an event of a contract
+            return
+        tell = self._tellers.get(type(event))
+        if tell is not None:
+            tell(self, run, event)
+
+    def _start(self, event: StartedEvent) -> None:
+        attributes = {NAMES["operation"]: "chat", NAMES["model"]: event.model}
+        span = self._tracer.start_span(
+            "streamval.run",
+            start_time=_nanoseconds(event),
+            attributes={**attributes, "streamval.chunking": event.chunking},
+        )
+        run = _Telling(span, event.requirements, attributes, event.timestamp)
+        self._runs[event.run_id] = run
+        self._begin_attempt(run, event)
+
+    def _begin_attempt(self, run: _Telling, event: BaseEvent) -> None:
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        run.attempt = self._tracer.start_span(
+            f"chat {run.attributes[NAMES['model']]}",
+            context=set_span_in_context(run.span),
+            kind=SpanKind.CLIENT,
+            start_time=_nanoseconds(event),
+            attributes={
+                **run.attributes,
+                NAMES["stream"]: True,
+                "streamval.attempt": event.attempt,
+            },
+        )
+        run.inside = set_span_in_context(run.attempt)
+        run.attempt_began, run.has_token = event.timestamp, False
+
+    def _on_token(self, run: _Telling, event: TokenEvent) -> None:
+        if not run.has_token:
+            run.has_token = True
+            seconds = event.timestamp - run.attempt_began
+            run.attempt.set_attribute(NAMES["time_to_first_chunk"], seconds)
+            self._first_delta.record(seconds, run.attributes)
+
+    def _on_verdict(self, run: _Telling, event: VerdictEvent) -> None:
+        run.has_verdicts = True
+        end = _nanoseconds(event)
+        span = self._tracer.start_span(
+            "judge",
+            context=run.inside,
+            start_time=end - int(event.seconds * 1e9),
+            attributes={
+                NAMES["evaluation"]: event.requirement,
+                NAMES["label"]: event.verdict,
+                "streamval.chunk_index": event.chunk_index,
+                "streamval.lane": event.lane,
+            },
+        )
+        span.end(end)
+        self._evaluate(run, event, event.requirement, event.verdict, event.reason)
+
+    def _on_check(self, run: _Telling, event: QuickCheckEvent) -> None:
+        if not run.has_verdicts:
+            for name, result in zip(run.names, event.results, strict=False):
+                if result is not None:
+                    self._evaluate(run, event, name, result.success, result.reason, result.score)
+
+    def _on_chunk(self, run: _Telling, event: ChunkEvent) -> None:
+        if not run.has_chunk:
+            run.has_chunk = True
+            self._first_chunk.record(event.timestamp - run.began, run.attributes)
+
+    def _evaluate(
+        self,
+        run: _Telling,
+        event: BaseEvent,
+        name: str,
+        verdict: TriState,
+        reason: str | None,
+        score: float | None = None,
+    ) -> None:
+        attributes: dict[str, Any] = {NAMES["evaluation"]: name, NAMES["label"]: verdict}
+        if score is not None:
+            attributes[NAMES["score"]] = score
+        if self._text and reason:
+            attributes[NAMES["explanation"]] = reason
+        index = getattr(event, "chunk_index", None)
+        if index is not None:
+            attributes["streamval.chunk_index"] = index
+        self._logger.emit(
+            timestamp=_nanoseconds(event),
+            context=run.inside,
+            event_name=NAMES["evaluation_event"],
+            attributes=attributes,
+        )
+
+    def _on_done(self, run: _Telling, event: StreamingDoneEvent) -> None:
+        if event.finish_reason is not None:
+            run.attempt.set_attribute(NAMES["finish_reasons"], [event.finish_reason])
+
+    def _on_validation(self, run: _Telling, event: FullValidationEvent) -> None:
+        for name, result in zip(run.names, event.results, strict=False):
+            verdict: TriState = "pass" if result else "fail"
+            self._evaluate(run, event, name, verdict, result.reason, result.score)
+
+    def _on_retry(self, run: _Telling, event: RetryEvent) -> None:
+        self._end_attempt(run, event, event.reason)
+        self._retries.add(1, run.attributes | {"streamval.mode": event.mode})
+        self._begin_attempt(run, event)
+
+    def _on_error(self, run: _Telling, event: ErrorEvent) -> None:
+        run.error = event.exception_type
+        if self._text:
+            run.span.set_attribute("streamval.error", event.detail)
+
+    def _end_attempt(self, run: _Telling, event: BaseEvent, why: str | None) -> None:
+        from opentelemetry.trace import StatusCode
+
+        attributes = dict(run.attributes)
+        if why is not None:
+            attributes["error.type"] = run.error or "rejected"
+            run.attempt.set_attribute("error.type", attributes["error.type"])
+            run.attempt.set_status(StatusCode.ERROR, why if self._text else None)
+        run.attempt.end(_nanoseconds(event))
+        self._duration.record(event.timestamp - run.attempt_began, attributes)
+
+    def _complete(self, run: _Telling, event: CompletedEvent) -> None:
+        from opentelemetry.trace import StatusCode
+
+        outcome = "valid" if event.success else "error" if run.error else "invalid"
+        self._end_attempt(run, event, None if event.success else outcome)
+        usage, span = event.usage, run.span
+        span.set_attribute(NAMES["output_tokens"], usage.completion_tokens)
+        span.set_attribute("streamval.tokens.discarded", usage.discarded_tokens)
+        span.set_attribute("streamval.attempts", event.attempts_used)
+        span.set_attribute("streamval.outcome", outcome)
+        counted = [("output", usage.completion_tokens), ("input", usage.prompt_tokens)]
+        if usage.prompt_tokens is not None:
+            span.set_attribute(NAMES["input_tokens"], usage.prompt_tokens)
+        for kind, tokens in counted:
+            if tokens is not None:
+                self._tokens.record(tokens, run.attributes | {NAMES["token_type"]: kind})
+        if self._text:
+            span.set_attribute(NAMES["output"], event.full_text)
+        if not event.success:
+            span.set_attribute("error.type", run.error or outcome)
+            span.set_status(StatusCode.ERROR)
+        span.end(_nanoseconds(event))
+        self._discarded.add(usage.discarded_tokens, run.attributes)
+        self._outcomes.add(1, run.attributes | {"streamval.outcome": outcome})
+        del self._runs[event.run_id]
+
+    _tellers: ClassVar[dict[type[BaseEvent], Callable[[OpenTelemetry, _Telling, Any], None]]] = {
+        TokenEvent: _on_token,
+        VerdictEvent: _on_verdict,
+        QuickCheckEvent: _on_check,
+        ChunkEvent: _on_chunk,
+        StreamingDoneEvent: _on_done,
+        FullValidationEvent: _on_validation,
+        RetryEvent: _on_retry,
+        ErrorEvent: _on_error,
+        CompletedEvent: _complete,
+    }
+
+
+@dataclass(slots=True)
+class _Telling:
+    """What is known of a run that is being told of."""
+
+    span: Span
+    names: tuple[str, ...]
+    attributes: dict[str, str]
+    began: float
+    attempt: Span = field(init=False)
+    inside: Context = field(init=False)
+    attempt_began: float = 0.0
+    has_token: bool = False
+    has_chunk: bool = False
+    has_verdicts: bool = False
+    error: str | None = None
+
+
+def _nanoseconds(event: BaseEvent) -> int:
+    return int(event.timestamp * 1e9)
