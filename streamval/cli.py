@@ -296,6 +296,7 @@ def demo_pipeline(backend: LocalBackend) -> Pipeline:
         ],
         retry=Repair(loop_budget=4),
         emit_tokens=True,
+        emit_verdicts=True,
     )
 
 

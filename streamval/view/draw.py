@@ -34,6 +34,9 @@ class Drawing(str):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"<Drawing of {len(self):,} characters>"
+
     def _repr_html_(self) -> str:
         if self.startswith("<svg"):
             return f"<div>{self}</div>"

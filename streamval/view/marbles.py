@@ -218,7 +218,7 @@ class _Drawing:
         self, times: AttemptTimes, name: str, marks: Sequence[Mark], end: float, bar: str = "bar"
     ) -> None:
         """A row of marks, each with the bar that leads to it. Failures are drawn last, on top."""
-        if not marks:
+        if not marks and bar == "bar":  # a lane that was never asked
             return
         self._label(times, name, end)
         y = self.y + LINE

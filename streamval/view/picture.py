@@ -27,7 +27,7 @@ border:1px solid var(--line);border-radius:8px;padding:.6em 1em;margin:.3em 0;ov
 .sv-run del{margin-right:.3em;color:var(--bad);opacity:.85}.sv-run .pending{opacity:.6;font-style:italic}
 .sv-run .good{color:var(--good)}.sv-run .bad{color:var(--bad)}.sv-run .warning{color:var(--warning)}
 .sv-run table{border-collapse:collapse;margin:.3em 0;background:none}
-.sv-run td,.sv-run th{text-align:left;padding:.1em .8em .1em 0;border:0;background:none;vertical-align:top}
+.sv-run td,.sv-run th{text-align:left!important;padding:.1em .8em .1em 0;border:0;background:none;vertical-align:top}
 """
 
 MARKS = {"pass": "✓", "fail": "✗", "unknown": "·", "waiting": "·"}

@@ -117,7 +117,7 @@ class Timeline:
         self.attempts: list[AttemptTimes] = []
         self.seconds = 0.0
         self._began: float | None = None
-        self._asked: set[tuple[int, int]] = set()  # lane and chunk, of this attempt
+        self._has_verdicts = False
 
     def apply(self, event: BaseEvent) -> None:
         """Take in the next event."""
@@ -131,7 +131,7 @@ class Timeline:
             case VerdictEvent():
                 seconds = event.seconds if isfinite(event.seconds) else 0.0
                 asked = min(max(at - seconds, attempt.began), at)
-                self._asked.add((event.lane, event.chunk_index))
+                self._has_verdicts = True
                 attempt.judged.append(
                     Judged(
                         event.lane, event.chunk_index, event.verdict, event.reason or "", asked, at
@@ -149,7 +149,6 @@ class Timeline:
                 self._end(attempt, at, event.closed_at)
                 attempt.reason, attempt.mode = event.reason, event.mode
                 attempt.kept = event.keep_chunks
-                self._asked.clear()
                 self.attempts.append(AttemptTimes(event.attempt, at))
             case CompletedEvent():
                 self._end(attempt, at, event.closed_at)
@@ -170,10 +169,9 @@ class Timeline:
 
     def _on_check(self, attempt: AttemptTimes, event: QuickCheckEvent, at: float) -> None:
         attempt.checked.append(Checked(event.chunk_index, event.verdict, at))
+        if self._has_verdicts:
+            return
         for lane, result in enumerate(event.results):
-            if result is None or (lane, event.chunk_index) in self._asked:
-                self._asked.discard((lane, event.chunk_index))
-            else:  # without `VerdictEvent`s, or from a lane that is never asked
-                attempt.judged.append(
-                    Judged(lane, event.chunk_index, result.success, result.reason or "", None, at)
-                )
+            if result is not None:
+                said = result.success, result.reason or ""
+                attempt.judged.append(Judged(lane, event.chunk_index, *said, None, at))

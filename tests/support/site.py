@@ -25,6 +25,7 @@ PARTS = {
     "operators": "Operators",
     "chunkers": "Chunkers",
     "sinks": "Sinks",
+    "view": "Seeing a run",
     "session": "Sessions",
     "contracts": "Contracts",
     "types": "What flows",
