@@ -21,10 +21,11 @@ def blocks(name):
         (blocks("README.md")[1], "$.name Rome\n$.people 3\n$ {'name': 'Rome', 'people': 3}\nname="),
         (blocks("README.md")[2], "Dear Ann, please come at noon."),
         (blocks("README.md")[3], "12"),
-        (blocks("README.md")[4], "1. All is well.\n2. It rains."),
+        (blocks("README.md")[4], "<svg"),
+        (blocks("README.md")[5], "1. All is well.\n2. It rains."),
         ("\n".join(blocks("CONTRIBUTING.md")), ""),
     ],
-    ids=["pipeline", "format", "session", "contract", "by-hand", "contributing"],
+    ids=["pipeline", "format", "session", "contract", "seeing", "by-hand", "contributing"],
 )
 def test_it_runs(code, says):
     done = subprocess.run(
