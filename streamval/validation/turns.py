@@ -27,26 +27,23 @@ def next_turns(queued: list[Lane]) -> Turns | None:
     """The lanes that have queued the earliest chunk, so that chunks are judged in order.
 
     Args:
-        queued: Lanes that have just answered and have queued more chunks. The ones returned are
-            removed. One whose queue has been emptied meanwhile is removed too, and gets back its
-            slot.
+        queued: Lanes that have just answered and have queued more chunks, once for each slot that is
+            free: a lane with several slots may be there more than once. Those returned are removed.
+            One whose queue has been emptied meanwhile is removed too, and gets back its slot.
 
     Returns:
         The turns, or `None` if no chunk is queued.
     """
-    waiting = [lane for lane in queued if lane.queue]
-    for lane in queued:
+    rows = [lane.queue[0] for lane in queued if lane.queue]
+    row = min(rows, key=lambda one: one.position) if rows else None
+    lanes, left = [], []
+    for lane in sorted(queued, key=lambda one: -one.position):
         if not lane.queue:
             lane.slots += 1
-    queued.clear()
-    if not waiting:
-        return None
-    row = min((lane.queue[0] for lane in waiting), key=lambda one: one.position)
-    turns = Turns(row, [])
-    for lane in sorted(waiting, key=lambda one: -one.position):
-        if lane.queue[0] is row:
+        elif lane.queue[0] is row:
             lane.queue.popleft()
-            turns.lanes.append(lane)
+            lanes.append(lane)
         else:
-            queued.append(lane)
-    return turns
+            left.append(lane)
+    queued[:] = left
+    return None if row is None else Turns(row, lanes)
