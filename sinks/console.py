@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from streamval.view.run_view import Snapshot
 
 FRAMES_A_SECOND = 15
-JUPYTER_WIDTH = 84
+SHOWN = 1000
+"""Characters of a name or a reason."""
+
+NARROWEST = 12
+"""Characters a line at least, however narrow the terminal."""
+
+JUPYTER_WIDTH = 72
 """Characters a line in a notebook, whose cells are narrower than rich takes them for (115)."""
 
 _MARKS = {
@@ -42,9 +48,12 @@ def _rendered(
     shown: Snapshot, prompt: str = "", *, height: int | None = None, width: int = 80
 ) -> RenderableType:
     """A run as it stands; with a height, only the end of a text that would not fit."""
-    text = _text(shown, prompt)
-    if height is not None:
-        room = max(height - len(shown["rows"]) - len(shown["attempts"]) - 7, 3)
+    width = max(width, NARROWEST)
+    room = (
+        None if height is None else max(height - len(shown["rows"]) - len(shown["attempts"]) - 7, 3)
+    )
+    text = _text(shown, prompt, None if room is None else (room + 1) * width)
+    if room is not None:
         lines = text.wrap(RichConsole(width=width), width - 4)
         if len(lines) > room:
             text = Text("…\n", "dim") + Text("\n").join(lines[-room:])
@@ -64,13 +73,14 @@ def _rendered(
     return Group(*parts)
 
 
-def _text(shown: Snapshot, prompt: str) -> Text:
-    """What stands, what was rejected just now, and what is not checked yet."""
+def _text(shown: Snapshot, prompt: str, limit: int | None) -> Text:
+    """What stands, what was rejected just now, and what is not checked yet; of each the end at most."""
     stands, rejected = standing(shown)
-    text = Text().append(prompt, "dim").append(visible(stands))
+    end = slice(None) if limit is None else slice(-limit, None)
+    text = Text().append(prompt, "dim").append(visible(stands[end]))
     if shown["state"] == "running":
-        text.append(visible(rejected), "red strike")
-    text.append(visible(shown["pending"]), "dim italic")
+        text.append(visible(rejected[end]), "red strike")
+    text.append(visible(shown["pending"][end]), "dim italic")
     return text[len(text.plain) - len(text.plain.lstrip()) :]
 
 
@@ -81,16 +91,16 @@ def _requirements(shown: Snapshot) -> Table:
         judged = f"{row['judged']} judged" if row["judged"] else ""
         if judged and row["seconds"]:
             judged += f", {seconds(row['seconds'])}"
-        said = Text(visible(row["reason"]), "red") if row["state"] == "fail" else Text(judged)
-        table.add_row(_MARKS[row["state"]], Text(visible(row["name"])), said)
+        said = Text(_short(row["reason"]), "red") if row["state"] == "fail" else Text(judged)
+        table.add_row(_MARKS[row["state"]], Text(_short(row["name"])), said)
     return table
 
 
 def _attempts(shown: Snapshot) -> Table:
     table = _marked()
     for attempt in shown["attempts"][:-1]:
-        line = Text(f"attempt {attempt['number']} cancelled ")
-        line.append(f"({visible(attempt['reason'])})", "red")
+        line = Text(f"attempt {attempt['number']} rejected ")
+        line.append(f"({_short(attempt['reason'])})", "red")
         line.append(f", {what_became_of(attempt)}", "yellow")
         table.add_row(Text("↻", "yellow"), line)
     return table
@@ -99,7 +109,7 @@ def _attempts(shown: Snapshot) -> Table:
 def _summary(shown: Snapshot) -> Table:
     table = _marked()
     if shown["error"] is not None:
-        table.add_row(_MARKS["fail"], Text(visible(shown["error"]), "bold red"))
+        table.add_row(_MARKS["fail"], Text(_short(shown["error"]), "bold red"))
     elif shown["usage"] is None:
         number = shown["attempts"][-1]["number"] if shown["attempts"] else 1
         table.add_row(Text("●", "cyan"), Text(f"attempt {number}", "cyan"))
@@ -108,6 +118,11 @@ def _summary(shown: Snapshot) -> Table:
         said = [(words.text, _STYLES[words.kind]) for words in outcome(shown)]
         table.add_row(mark, Text.assemble((said[0][0], f"bold {said[0][1]}"), *said[1:]))
     return table
+
+
+def _short(text: str) -> str:
+    """A name or a reason, as much of it as anybody reads in a terminal."""
+    return visible(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
 
 
 def _marked() -> Table:
@@ -165,12 +180,13 @@ class Console:
             # Drawn here and not by rich's own thread, which would see a run half folded.
             now = time.monotonic()
             if isinstance(event, RetryEvent) or now - self._drawn >= 1 / FRAMES_A_SECOND:
-                self._drawn = now
                 height, width = self._console.height, self._console.width
                 shown = _rendered(self._view.snapshot(), self._prompt, height=height, width=width)
                 self._live.update(shown, refresh=True)
+                # From the end of it, and never more than a tenth of the time: a frame may take long.
+                self._drawn = time.monotonic() + 9 * (time.monotonic() - now)
         elif isinstance(event, RetryEvent):
-            line = f"attempt {event.attempt - 1} cancelled: {visible(event.reason)}"
+            line = f"attempt {event.attempt - 1} rejected: {visible(event.reason)}"
             self._console.print(Text(line))
 
     def close(self) -> None:
@@ -182,6 +198,8 @@ class Console:
             self._close()
 
     def _open(self) -> None:
+        if self._live is not None:  # a recording may begin twice
+            self._live.stop()
         self._showing = True
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)

@@ -53,6 +53,12 @@ NAMES = {
 }
 """The names of the conventions that are used, in one place."""
 
+_LAST = 1e10
+"""Unix seconds, in the year 2286: beyond it, nanoseconds do not fit."""
+
+_MOST = 1e8
+"""Seconds between two events, about three years: a clock that leaps further is wrong."""
+
 _MISSING = 'sinks.OpenTelemetry needs the extra: pip install "streamval-llm[otel]"'
 
 _SECONDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
@@ -147,52 +153,58 @@ class OpenTelemetry:
         run = self._runs.get(event.run_id)
         if run is None:  # subscribed too late, or an event of a contract
             return
+        if isinstance(event, CompletedEvent):  # first of all, as an exporter may raise
+            del self._runs[event.run_id]
+        run.now = max(run.now, min(event.timestamp, run.now + _MOST))
         tell = self._tellers.get(type(event))
         if tell is not None:
             tell(self, run, event)
 
     def _start(self, event: StartedEvent) -> None:
         attributes = {NAMES["operation"]: "chat", NAMES["model"]: event.model}
+        # Of a recording with a broken clock, no time at all is better than a wrong one.
+        began = event.timestamp if 0 <= event.timestamp < _LAST else 0.0
         span = self._tracer.start_span(
             "streamval.run",
-            start_time=_nanoseconds(event),
+            start_time=_nanoseconds(began),
             attributes={**attributes, "streamval.chunking": event.chunking},
         )
-        run = _Telling(span, event.requirements, attributes, event.timestamp)
+        run = _Telling(span, event.requirements, attributes, began, began)
         self._runs[event.run_id] = run
-        self._begin_attempt(run, event)
+        self._begin_attempt(run, event.attempt)
 
-    def _begin_attempt(self, run: _Telling, event: BaseEvent) -> None:
+    def _begin_attempt(self, run: _Telling, number: int) -> None:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         run.attempt = self._tracer.start_span(
             f"chat {run.attributes[NAMES['model']]}",
             context=set_span_in_context(run.span),
             kind=SpanKind.CLIENT,
-            start_time=_nanoseconds(event),
+            start_time=_nanoseconds(run.now),
             attributes={
                 **run.attributes,
                 NAMES["stream"]: True,
-                "streamval.attempt": event.attempt,
+                "streamval.attempt": number,
             },
         )
         run.inside = set_span_in_context(run.attempt)
-        run.attempt_began, run.has_token = event.timestamp, False
+        run.attempt_began, run.has_token = run.now, False
 
-    def _on_token(self, run: _Telling, event: TokenEvent) -> None:
+    def _on_token(self, run: _Telling, _: TokenEvent) -> None:
         if not run.has_token:
             run.has_token = True
-            seconds = event.timestamp - run.attempt_began
+            seconds = run.now - run.attempt_began
             run.attempt.set_attribute(NAMES["time_to_first_chunk"], seconds)
             self._first_delta.record(seconds, run.attributes)
 
     def _on_verdict(self, run: _Telling, event: VerdictEvent) -> None:
         run.has_verdicts = True
-        end = _nanoseconds(event)
+        end = _nanoseconds(run.now)
+        seconds = event.seconds if 0 <= event.seconds < _MOST else 0.0
         span = self._tracer.start_span(
             "judge",
             context=run.inside,
-            start_time=end - int(event.seconds * 1e9),
+            start_time=_nanoseconds(max(run.now - seconds, run.attempt_began)),
             attributes={
                 NAMES["evaluation"]: event.requirement,
                 NAMES["label"]: event.verdict,
@@ -204,15 +216,16 @@ class OpenTelemetry:
         self._evaluate(run, event, event.requirement, event.verdict, event.reason)
 
     def _on_check(self, run: _Telling, event: QuickCheckEvent) -> None:
+        run.failed = run.failed or not event.passed
         if not run.has_verdicts:
             for name, result in zip(run.names, event.results, strict=False):
                 if result is not None:
                     self._evaluate(run, event, name, result.success, result.reason, result.score)
 
-    def _on_chunk(self, run: _Telling, event: ChunkEvent) -> None:
+    def _on_chunk(self, run: _Telling, _: ChunkEvent) -> None:
         if not run.has_chunk:
             run.has_chunk = True
-            self._first_chunk.record(event.timestamp - run.began, run.attributes)
+            self._first_chunk.record(run.now - run.began, run.attributes)
 
     def _evaluate(
         self,
@@ -232,7 +245,7 @@ class OpenTelemetry:
         if index is not None:
             attributes["streamval.chunk_index"] = index
         self._logger.emit(
-            timestamp=_nanoseconds(event),
+            timestamp=_nanoseconds(run.now),
             context=run.inside,
             event_name=NAMES["evaluation_event"],
             attributes=attributes,
@@ -241,38 +254,43 @@ class OpenTelemetry:
     def _on_done(self, run: _Telling, event: StreamingDoneEvent) -> None:
         if event.finish_reason is not None:
             run.attempt.set_attribute(NAMES["finish_reasons"], [event.finish_reason])
+            run.failed = run.failed or event.finish_reason in ("content_filter", "refusal")
 
     def _on_validation(self, run: _Telling, event: FullValidationEvent) -> None:
+        run.failed = run.failed or not event.passed
         for name, result in zip(run.names, event.results, strict=False):
             verdict: TriState = "pass" if result else "fail"
             self._evaluate(run, event, name, verdict, result.reason, result.score)
 
     def _on_retry(self, run: _Telling, event: RetryEvent) -> None:
-        self._end_attempt(run, event, event.reason)
+        self._end_attempt(run, event.reason)
+        run.failed = False
         self._retries.add(1, run.attributes | {"streamval.mode": event.mode})
-        self._begin_attempt(run, event)
+        self._begin_attempt(run, event.attempt)
 
     def _on_error(self, run: _Telling, event: ErrorEvent) -> None:
         run.error = event.exception_type
         if self._text:
             run.span.set_attribute("streamval.error", event.detail)
 
-    def _end_attempt(self, run: _Telling, event: BaseEvent, why: str | None) -> None:
+    def _end_attempt(self, run: _Telling, why: str | None) -> None:
         from opentelemetry.trace import StatusCode
 
         attributes = dict(run.attributes)
         if why is not None:
-            attributes["error.type"] = run.error or "rejected"
+            rejected = "rejected" if run.failed else "cut short"
+            attributes["error.type"] = run.error or rejected
             run.attempt.set_attribute("error.type", attributes["error.type"])
             run.attempt.set_status(StatusCode.ERROR, why if self._text else None)
-        run.attempt.end(_nanoseconds(event))
-        self._duration.record(event.timestamp - run.attempt_began, attributes)
+        run.attempt.end(_nanoseconds(run.now))
+        self._duration.record(run.now - run.attempt_began, attributes)
 
     def _complete(self, run: _Telling, event: CompletedEvent) -> None:
         from opentelemetry.trace import StatusCode
 
-        outcome = "valid" if event.success else "error" if run.error else "invalid"
-        self._end_attempt(run, event, None if event.success else outcome)
+        outcome = "invalid" if run.failed else "cut short"
+        outcome = "valid" if event.success else "error" if run.error else outcome
+        self._end_attempt(run, None if event.success else outcome)
         usage, span = event.usage, run.span
         span.set_attribute(NAMES["output_tokens"], usage.completion_tokens)
         span.set_attribute("streamval.tokens.discarded", usage.discarded_tokens)
@@ -289,10 +307,9 @@ class OpenTelemetry:
         if not event.success:
             span.set_attribute("error.type", run.error or outcome)
             span.set_status(StatusCode.ERROR)
-        span.end(_nanoseconds(event))
+        span.end(_nanoseconds(run.now))
         self._discarded.add(usage.discarded_tokens, run.attributes)
         self._outcomes.add(1, run.attributes | {"streamval.outcome": outcome})
-        del self._runs[event.run_id]
 
     _tellers: ClassVar[dict[type[BaseEvent], Callable[[OpenTelemetry, _Telling, Any], None]]] = {
         TokenEvent: _on_token,
@@ -315,14 +332,16 @@ class _Telling:
     names: tuple[str, ...]
     attributes: dict[str, str]
     began: float
+    now: float  # never less than before, whatever a clock says
     attempt: Span = field(init=False)
     inside: Context = field(init=False)
     attempt_began: float = 0.0
     has_token: bool = False
     has_chunk: bool = False
     has_verdicts: bool = False
+    failed: bool = False
     error: str | None = None
 
 
-def _nanoseconds(event: BaseEvent) -> int:
-    return int(event.timestamp * 1e9)
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)

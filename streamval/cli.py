@@ -7,8 +7,7 @@ import os
 import sys
 import webbrowser
 from contextlib import asynccontextmanager, suppress
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +32,7 @@ from streamval.requirements import (
 )
 from streamval.requirements.named import requirement_written
 from streamval.sinks import JSONL, Console, Piped
+from streamval.structured.imported import type_in
 from streamval.types.text import visible
 from streamval.view import draw as drawn
 
@@ -54,6 +54,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 errors = RichConsole(stderr=True)
+LONGEST_PAUSE = 600.0
+"""Seconds between two events of a recording: what is longer is left out."""
+
 WATCH_HELP = "Show the run on a page in the browser as well, on this machine only, until Ctrl-C."
 
 
@@ -135,7 +138,11 @@ def run(
     ] = "sentence",
     retry: Annotated[int, typer.Option("--retry", min=0, help="Further attempts.")] = 1,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Write every event to this file, as JSONL.")
+        Path | None,
+        typer.Option(
+            "--record",
+            help="Write every event to this file, as JSONL, over an older recording.",
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help=WATCH_HELP)] = False,
 ) -> None:
@@ -155,7 +162,7 @@ def run(
             *(Requirement(text) for text in require or []),
             *(Requirement(text, check_only=True) for text in check or []),
         ]
-        wanted_type = _type_in(output_format) if output_format else None
+        wanted_type = type_in(output_format) if output_format else None
         backend = _backend(model, api_base)  # slow, so the arguments that may be wrong go first
         pipeline = Pipeline(
             backend,
@@ -195,32 +202,6 @@ def _backend(model: str | None, api_base: str | None) -> Backend:
     return OpenAIBackend(model, base_url=api_base)
 
 
-def _type_in(place: str) -> type[Any]:
-    """The type that ``FILE.py:Name`` names."""
-    file, _, name = place.rpartition(":")
-    spec = spec_from_file_location("streamval_format", file) if file and name else None
-    if spec is None or spec.loader is None or not Path(file).is_file():
-        message = (
-            f"--format is FILE.py:Model, the file of a pydantic model and its name, not {place!r}"
-        )
-        raise UsageError(message)
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where pydantic looks for the names in its annotations
-    try:
-        spec.loader.exec_module(module)
-        found: type[Any] = getattr(module, name)
-    except AttributeError:
-        message = f"there is no {name!r} in {file}"
-        raise UsageError(message) from None
-    except Exception as error:  # the user's own file
-        message = f"{file} cannot be imported: {type(error).__name__}: {error}"
-        raise UsageError(message) from None
-    if not isinstance(found, type):
-        message = f"{name!r} in {file} is no class, but of type {type(found).__name__}"
-        raise UsageError(message)
-    return found
-
-
 @app.command()
 def replay(
     file: Annotated[Path, typer.Argument(help="What --record, or the JSONL sink, has written.")],
@@ -239,13 +220,19 @@ def replay(
 def draw(
     file: Annotated[Path, typer.Argument(help="What --record, or the JSONL sink, has written.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="OUT.svg for a picture, OUT.html for a page.")
-    ],
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="OUT.svg for a picture, OUT.html for a page; by default FILE.svg.",
+        ),
+    ] = None,
 ) -> None:
     """Draw a recorded run as a marble diagram: where its time went, who failed what, what was kept.
 
     [dim]$[/dim] streamval run "The sea is" --record sea.jsonl && streamval draw sea.jsonl -o sea.html
     """
+    output = output or file.with_suffix(".svg")
     with _explained():
         drawn(file, output)
     typer.echo(f"{output}: {output.stat().st_size:,} bytes")
@@ -327,8 +314,20 @@ async def _shown(
         for show in [*_displays(_console(continued), run.cancel, whole=whole), *pages]:
             run.subscribe(show)
         if record is not None:
-            run.subscribe(JSONL(record))
+            run.subscribe(JSONL(_emptied(record)))
         return await run
+
+
+def _emptied(record: Path) -> Path:
+    """The file of a recording, without an older one in it. Nothing else is overwritten."""
+    if record.is_file() and record.stat().st_size:
+        try:
+            next(iter(read_events(record)), None)
+        except UsageError:
+            message = f"{record} is there, and is no recording; name another file"
+            raise UsageError(message) from None
+        record.write_bytes(b"")
+    return record
 
 
 def _console(continued: str | None = None) -> Console:
@@ -375,15 +374,19 @@ async def _replayed(file: Path, speed: float, *, watch: bool) -> bool:
     last: float | None = None
     run_id = None
     success: bool | None = None
+    left = asyncio.Event()
     async with _page(wanted=watch) as pages:
-        shows = [*_displays(console), *pages]
+        shows = [*_displays(console, left.set), *pages]
         for event in read_events(file):
+            if left.is_set():  # who reads our pipe has gone
+                break
             if isinstance(event, StartedEvent) and run_id is None:
                 run_id = event.run_id
             if event.run_id != run_id:
                 continue
             if speed and last is not None:
-                await asyncio.sleep(max(event.timestamp - last, 0.0) / speed)
+                pause = (event.timestamp - last) / speed
+                await asyncio.sleep(pause if 0 < pause < LONGEST_PAUSE else 0.0)
             last = event.timestamp
             for show in shows:
                 show(event)

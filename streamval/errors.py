@@ -106,7 +106,13 @@ class UnknownModelError(BackendError):
 
 
 class RateLimitError(BackendError):
-    """The provider asks for fewer requests (HTTP 429)."""
+    """The provider asks for fewer requests (HTTP 429).
+
+    Attributes:
+        retry_after: Seconds after which it may be asked again; `None` where it does not say.
+    """
+
+    retry_after: float | None = None
 
 
 class ConnectionFailedError(BackendError):

@@ -83,6 +83,7 @@ class Attempts:
             if checkpoints is not None and attempt.may_continue:
                 prefix, index = attempt.text[: attempt.released_to], attempt.next_index
                 kept_tokens += attempt.standing_tokens
+                self.ledger.keep(attempt.released_to)
                 checkpoints.rewind()
             else:
                 # Nothing of what was delivered stands.

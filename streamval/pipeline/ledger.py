@@ -29,6 +29,10 @@ class Ledger:
         """The last attempt has ended, after so long."""
         self._entries[-1].seconds = seconds
 
+    def keep(self, offset: int) -> None:
+        """The next attempt goes on from this offset of the last one's text."""
+        self._entries[-1].kept = offset
+
     def discard(self) -> None:
         """A restart: nothing of the attempts so far stands."""
         for entry in self._entries:
@@ -85,11 +89,13 @@ class _Entry:
         attempt: The attempt.
         seconds: How long it took, once it is over.
         discarded: Whether a restart has thrown all of it away.
+        kept: From which offset of its text the next one goes on.
     """
 
     attempt: Attempt
     seconds: float = 0.0
     discarded: bool = False
+    kept: int = 0
 
     def usage(self, *, success: bool) -> Usage:
         """Its tokens, and how many of them do not stand in the text."""
@@ -110,6 +116,7 @@ class _Entry:
             usage=self.usage(success=success),
             seconds=self.seconds,
             finish_reason=attempt.known.finish_reason,
+            kept=self.kept,
         )
 
 

@@ -226,6 +226,7 @@ class AttemptResult:
         audio: The same as `text`, of sound.
         finish_reason: Why the model stopped, in the backend's words (`"stop"`, `"length"`, …);
             `None` where it does not say, or was cut off.
+        kept: From which offset of its text the next attempt went on; 0 where that began anew.
     """
 
     text: str
@@ -235,6 +236,7 @@ class AttemptResult:
     seconds: float
     audio: bytes | None = None
     finish_reason: str | None = None
+    kept: int = 0
 
     _repr_html_ = html_of
 

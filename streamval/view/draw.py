@@ -20,7 +20,6 @@ from streamval.events import (
 from streamval.types.results import PartialValidationResult, StreamResult
 from streamval.view.marbles import marbles
 from streamval.view.page import drawing_page
-from streamval.view.patch import common_length
 from streamval.view.run_view import RunView
 
 if TYPE_CHECKING:
@@ -127,8 +126,7 @@ def view_of(source: str | Path | Iterable[BaseEvent] | StreamResult | RunView) -
 def events_of(result: StreamResult) -> Iterator[BaseEvent]:
     """The events of a run as far as its result knows them: what an attempt kept is one chunk.
 
-    An attempt has kept what its text has in common with the text of the result. Times are those at which
-    attempts ended, from 0.
+    Times are those at which attempts ended, from 0.
 
     Args:
         result: The result of a run.
@@ -140,10 +138,19 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
     head: dict[str, Any] = {"run_id": "result", "attempt": 1, "timestamp": 0.0}
     yield StartedEvent(**head, model="", requirements=names, chunking="")
     stands, kept = 0, 0  # characters, and chunks
+    final = result.text
+    # A user's operators may have changed what was delivered: then no text of the model stands in it.
+    as_written = not result.attempts or result.attempts[-1].text.startswith(final)
     for attempt in result.attempts:
         head["timestamp"] += attempt.seconds
-        text = attempt.text
-        end = max(_kept_length(text, result.text), stands)
+        text, is_last = attempt.text, attempt is result.attempts[-1]
+        if is_last and not as_written:
+            stands, text = 0, final
+        end = stands
+        if is_last:
+            end = len(final)
+        elif as_written:
+            end = max(attempt.kept, stands)
         if end > stands:
             piece = text[stands:end]
             yield ChunkEvent(
@@ -154,16 +161,16 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
             yield TokenEvent(**head, text=text[end:])
         if attempt.failures:
             yield _failing(head, attempt, names, kept)
-        if head["attempt"] < len(result.attempts):
-            following = result.attempts[head["attempt"]].text
-            if not stands or not following.startswith(text[:stands]):
+        if not is_last:
+            continues = attempt.kept > 0
+            if not continues:
                 stands = kept = 0
             head["attempt"] += 1
             yield RetryEvent(
                 **head,
                 reason="; ".join(map(str, attempt.failures)),
                 failures=attempt.failures,
-                mode="continue" if kept else "restart",
+                mode="continue" if continues else "restart",
                 keep_chunks=kept,
             )
     yield CompletedEvent(
@@ -173,15 +180,6 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
         attempts_used=len(result.attempts),
         usage=result.usage,
     )
-
-
-def _kept_length(text: str, final: str) -> int:
-    """How much of an attempt's text stands in the final one, up to the end of a word."""
-    same = common_length(text, final)
-    if same == len(final):
-        return same
-    before, space, _ = text[:same].rpartition(" ")
-    return len(before) if space else same
 
 
 def _names(result: StreamResult) -> tuple[str, ...]:

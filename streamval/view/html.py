@@ -76,8 +76,15 @@ def _of_result(result: StreamResult) -> str:
     if result.audio is not None:
         more += f"<div>♪ {len(result.audio):,} bytes of sound</div>"
     if result.parsed is not None:
-        more += f"<div>parsed: <code>{escaped(repr(result.parsed), 2000)}</code></div>"
+        more += f"<div>parsed: <code>{escaped(_repr(result.parsed), 2000)}</code></div>"
     return run_picture(shown) + (framed(more) if more else "")
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of a user's own class: the picture is not the place to fail
+        return f"a {type(value).__name__}"
 
 
 @picture.register

@@ -79,7 +79,7 @@ class LiveRun(AnyWidget):
         before, now = self._sent, self._view.snapshot()
         self._sent = now
         self._number += 1
-        if len(self._view.text) + len(now["pending"]) <= WHOLE:
+        if self._view.size + len(now["pending"]) <= WHOLE:
             self._send_whole()
         else:
             self.send({"number": self._number, "patch": patch(before, now)})
@@ -89,8 +89,8 @@ class LiveRun(AnyWidget):
             self.snapshot = dict(self._sent)
             self.number = self._number
 
-    def _on_message(self, _: object, content: dict[str, Any], __: object) -> None:
-        if "missing" in content:
+    def _on_message(self, _: object, content: object, __: object) -> None:
+        if isinstance(content, dict) and "missing" in content:
             self._number += 1
             self._send_whole()
 

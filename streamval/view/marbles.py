@@ -10,14 +10,15 @@ the place that it is put in and its letters stay readable. Verdicts differ by sh
 from __future__ import annotations
 
 from math import floor, log10
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from streamval.view import marks as marked
 from streamval.view.escaping import escaped
-from streamval.view.words import seconds
+from streamval.view.words import outcome, rejected_texts, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streamval.view.marks import Mark
     from streamval.view.run_view import RunView
@@ -26,8 +27,12 @@ if TYPE_CHECKING:
 LEFT, RIGHT = 1.5, 98.5
 """Where the time axis begins and ends, in percent of the width."""
 
-ROW, LINE, TEXT, GAP, AXIS = 40, 27, 16, 20, 44
-"""Heights in pixels: a row, and its line in it; a line of text; between attempts; below all."""
+ROW, LINE, NUMBER, TEXT, GAP, AXIS = 40, 27, 8, 16, 20, 64
+"""Heights in pixels: a row, its line in it, the numbers of chunks below one; a line of text; between
+attempts; below all."""
+
+SHORTEST_RUN = 1e-4
+"""Seconds that the time axis shows at least."""
 
 NARROW = 64
 """Characters a line above an attempt: on a telephone there is no room for more."""
@@ -93,10 +98,14 @@ def marbles(view: RunView, *, detail: bool = False, styled: bool = True) -> str:
     Returns:
         The SVG. It is as wide as its place, and as high as its attempts and lanes need.
     """
-    names = [row["name"] for row in view.snapshot()["rows"]]
+    shown = view.snapshot()
+    names = [row["name"] for row in shown["rows"]]
     attempts = view.timeline.attempts if view.timeline else []
     took = view.timeline.seconds if view.timeline else 0.0
-    drawing = _Drawing(took, names, detail=detail)
+    drawing = _Drawing(took, names, rejected_texts(shown), detail=detail)
+    for line in _packed("".join(words.text for words in outcome(shown)).split(" · ")):
+        drawing.line(line, "head")
+    drawing.y += GAP // 2
     for number, times in enumerate(attempts):
         drawing.attempt(times, attempts[number - 1] if number else None)
     count = _counted(len(attempts), "attempt")
@@ -118,27 +127,43 @@ class _Drawing:
         parts: What has been drawn.
     """
 
-    def __init__(self, took: float, names: Sequence[str], *, detail: bool) -> None:
-        self.y = 8
+    def __init__(
+        self,
+        took: float,
+        names: Sequence[str],
+        rejected: Mapping[int, Mapping[int, str]],
+        *,
+        detail: bool,
+    ) -> None:
+        self.y = 4
+        self._rejected = rejected
         self.parts: list[str] = []
-        self._took = took or 1e-3
+        self._took = max(took, SHORTEST_RUN)
         self._names = names
         self._detail = detail
 
     def attempt(self, times: AttemptTimes, before: AttemptTimes | None) -> None:
         """One attempt: its heading and its rows. `before` is the attempt before it."""
         end = self._took if times.ended is None else times.ended
-        self._heading(times, end)
+        cut = marked.cut_times(times)
+        lanes = marked.lane_marks(times, self._names)
+        released = marked.released_marks(times, cut)
+        self._heading(times, marked.where_time_went(times, self._names, lanes, released, end), end)
         top = self.y
         self._deltas(times, end)
-        self._row(times, "chunks", marked.chunk_marks(times), end)
-        for lane, name in enumerate(self._names):
-            self._row(times, name, marked.lane_marks(times, lane, name), end)
-        self._released(times, before, end)
+        rejected = self._rejected.get(times.number, {})
+        self._row(times, "chunks", marked.chunk_marks(times, cut, rejected), end)
+        self.y += NUMBER
+        for name, marks in zip(self._names, lanes, strict=True):
+            self._row(times, name, marks, end)
+        self._released(times, before, released, end)
         if times.failed_at is not None:
             x = self._x(times.failed_at)
+            begins = (
+                top + 14 if times.cut_after is not None else top + ROW
+            )  # only a cut source is crossed
             self._add(
-                f'<line class="cut" x1="{x}" x2="{x}" y1="{top + 14}" y2="{self.y - 4}" '
+                f'<line class="cut" x1="{x}" x2="{x}" y1="{begins}" y2="{self.y - 4}" '
                 'stroke-opacity=".3"/>'
             )
         self.y += GAP
@@ -149,35 +174,64 @@ class _Drawing:
         parts = []
         for n in range(int(self._took / step) + 1):
             x, anchor = self._x(n * step), "middle" if n else "start"
+            if n:  # the first one would run through the labels
+                parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="{self.y}"/>')
             parts.append(
-                f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="{self.y}"/><text class="soft" '
-                f'x="{x}" y="{self.y + 12}" text-anchor="{anchor}">{seconds(n * step)}</text>'
+                f'<text class="soft" x="{x}" y="{self.y + 12}" text-anchor="{anchor}">'
+                f"{seconds(n * step)}</text>"
             )
         return "".join(parts)
 
     def legend(self) -> str:
         """What the shapes mean."""
         parts = [
-            f'<use class="{verdict}" href="#sv-{verdict}" x="{6 + n * 80}"/>'
-            f'<text class="soft" x="{16 + n * 80}" y="4">{verdict}</text>'
-            for n, verdict in enumerate(("pass", "unknown", "fail"))
+            f'<use class="{kind}" href="#sv-{kind}" x="{6 + n * 86}"/>'
+            f'<text class="soft" x="{18 + n * 86}" y="4">{said}</text>'
+            for n, (kind, said) in enumerate(
+                (("pass", "pass"), ("unknown", "unknown"), ("fail", "fail"), ("chunk", "chunk cut"))
+            )
         ]
-        return f'<svg x="{LEFT}%" y="{self.y + 28}" overflow="visible">{"".join(parts)}</svg>'
+        bars = (
+            ("bar pass", "a lane at work"),
+            ("wait", "a chunk waits"),
+            ("kept", "kept"),
+            ("gone", "taken back"),
+        )
+        for n, (style, said) in enumerate(bars):
+            parts.append(
+                f'<rect class="{style}" x="{n * 100}" y="16" width="14" height="10"/>'
+                f'<text class="soft" x="{18 + n * 100}" y="25">{said}</text>'
+            )
+        return f'<svg x="{LEFT}%" y="{self.y + 30}" overflow="visible">{"".join(parts)}</svg>'
 
     # Parts of an attempt
 
-    def _heading(self, times: AttemptTimes, end: float) -> None:
+    def _heading(self, times: AttemptTimes, where: Sequence[str], end: float) -> None:
         """Which attempt, why it was rejected, and where its time went: in lines, as SVG wraps none."""
-        lines = [(f"attempt {times.number} · {seconds(end - times.began)}", "head")]
-        if times.reason:
-            lines.append((times.reason, "bad"))
-        where = marked.where_time_went(times, self._names, end)
-        lines += [(line, "soft") for line in _packed(where)]
-        for line, style in lines:
-            self.y += TEXT
-            shown = escaped(line, 2 * NARROW)
-            self._add(f'<text class="{style}" x="{LEFT}%" y="{self.y}">{shown}</text>')
+        self.line(f"attempt {times.number} · {seconds(end - times.began)}", "head")
+        why = (times.reason or self._failures(times))[: 4 * NARROW]
+        for line in wrap(why, NARROW, max_lines=2, placeholder=" …"):
+            self.line(line, "bad")
+        for line in _packed(where):
+            self.line(line, "soft")
         self.y += GAP // 2
+
+    def line(self, said: str, style: str) -> None:
+        """A line of text."""
+        self.y += TEXT
+        self._add(
+            f'<text class="{style}" x="{LEFT}%" y="{self.y}">{escaped(said, 2 * NARROW)}</text>'
+        )
+
+    def _failures(self, times: AttemptTimes) -> str:
+        """Why an attempt failed that no other followed."""
+        failed = [one for one in times.judged if one.verdict == "fail"][:3]
+        named = [
+            (self._names[one.lane], one.reason[:NARROW])
+            for one in failed
+            if one.lane < len(self._names)
+        ]
+        return "; ".join(f"{name}: {why}" if why else name for name, why in named)
 
     def _deltas(self, times: AttemptTimes, end: float) -> None:
         """A tick for each delta, and a cross where the source was closed because a chunk failed."""
@@ -195,11 +249,22 @@ class _Drawing:
             self._add(
                 f'<svg x="{self._x(times.closed)}" y="{y}" overflow="visible">'
                 f'<path class="cut" d="M-8-8 8 8M8-8-8 8"/>'
-                f'<text class="bad"{side} y="-15">closed after {after}</text></svg>'
+                f'<text class="bad"{side} y="-15">closed {after} after ✕</text></svg>'
+            )
+        elif times.done is not None:  # it came to its end by itself
+            x = self._x(times.deltas[-1])
+            self._add(
+                f'<line class="delta" x1="{x}" x2="{x}" y1="{y - 10}" y2="{y + 10}" stroke-width="3"/>'
             )
         self.y += ROW
 
-    def _released(self, times: AttemptTimes, before: AttemptTimes | None, end: float) -> None:
+    def _released(
+        self,
+        times: AttemptTimes,
+        before: AttemptTimes | None,
+        marks: Sequence[Mark],
+        end: float,
+    ) -> None:
         name, y = f"{len(times.released)} released", self.y + LINE
         if before is not None and before.kept is not None:
             name += f", {before.kept or 'nothing'} kept from before"
@@ -212,7 +277,7 @@ class _Drawing:
             name += ", all of it taken back"
             x, width = self._x(times.released[0].at), self._width(times.released[0].at, end)
             self._add(f'<rect class="gone" x="{x}" y="{y - 9}" width="{width}%" height="18"/>')
-        self._row(times, name, marked.released_marks(times), end, bar="wait")
+        self._row(times, name, marks, end, bar="wait")
 
     def _row(
         self, times: AttemptTimes, name: str, marks: Sequence[Mark], end: float, bar: str = "bar"
@@ -226,7 +291,7 @@ class _Drawing:
         numbered = -self._took  # where the last number stands, in seconds
         for mark in shown:
             link = f' data-c="{times.number}-{mark.chunk}"' if self._detail else ""
-            title = "" if self._detail else f"<title>{escaped(mark.title, 400)}</title>"
+            title = "" if self._detail else f"<title>{escaped(mark.title)}</title>"
             width = self._width(mark.begin, mark.at)
             if width >= SHORTEST_BAR:
                 style = f"bar {mark.kind}" if bar == "bar" else bar
@@ -244,13 +309,13 @@ class _Drawing:
                 and self._width(numbered, mark.at) >= NUMBER_WIDTH
             ):
                 x, numbered = self._x(mark.at), mark.at
-                self._add(f'<text class="number" x="{x}" y="{y - 9}">{mark.chunk}</text>')
+                self._add(f'<text class="number" x="{x}" y="{y + 17}">{mark.chunk}</text>')
         self.y += ROW
 
     def _label(self, times: AttemptTimes, name: str, end: float) -> None:
         y = self.y + LINE
         self._add(
-            f'<text class="soft" x="{LEFT}%" y="{self.y + 10}">{escaped(name, 70)}</text><line '
+            f'<text class="soft" x="{LEFT}%" y="{self.y + 10}">{escaped(name, NARROW)}</text><line '
             f'class="row" x1="{self._x(times.began)}" x2="{self._x(end)}" y1="{y}" y2="{y}"/>'
         )
 

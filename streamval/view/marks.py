@@ -5,15 +5,19 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from streamval.view.timeline import WHOLE
 from streamval.view.words import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streamval.view.timeline import AttemptTimes
 
 Kind: TypeAlias = Literal["pass", "unknown", "fail", "chunk"]
 """The shape of a mark: a verdict, or a chunk that was cut."""
+
+SHOWN = 200
+"""Characters of a text, a reason or a name that a picture shows."""
 
 _WORST: dict[Kind, int] = {"chunk": 0, "pass": 0, "unknown": 1, "fail": 2}
 
@@ -26,22 +30,31 @@ class Mark(NamedTuple):
         at: Where it stands, in seconds since the run began.
         begin: Where its bar begins; the same as `at` without one.
         chunk: Which chunk it is about; the first one, of a group.
-        title: What hovering tells.
+        about: What hovering tells, in a few words.
+        said: What was written, or why it was judged so: of any length, as it is not copied.
     """
 
     kind: Kind
     at: float
     begin: float
     chunk: int
-    title: str
+    about: str
+    said: str = ""
+
+    @property
+    def title(self) -> str:
+        """What hovering tells."""
+        said = self.said if len(self.said) <= SHOWN else f"{self.said[:SHOWN]}…"
+        return f"{self.about}: {said}" if said else self.about
 
 
 def cut_times(times: AttemptTimes) -> dict[int, float]:
     """When each chunk was handed to the lanes: before its first verdict, else as it was released."""
     cut: dict[int, float] = {}
     for judged in times.judged:
-        at = judged.answered if judged.asked is None else judged.asked
-        cut[judged.chunk] = min(at, cut.get(judged.chunk, at))
+        if judged.chunk != WHOLE:
+            at = judged.answered if judged.asked is None else judged.asked
+            cut[judged.chunk] = min(at, cut.get(judged.chunk, at))
     for checked in times.checked:
         cut.setdefault(checked.chunk, checked.at)
     for released in times.released:
@@ -49,31 +62,33 @@ def cut_times(times: AttemptTimes) -> dict[int, float]:
     return cut
 
 
-def chunk_marks(times: AttemptTimes) -> list[Mark]:
-    """The chunks, where they were handed to the lanes."""
-    text = {released.chunk: released.text for released in times.released}
-    cut = sorted(cut_times(times).items())
-    return [Mark("chunk", at, at, n, _about(n, text.get(n))) for n, at in cut]
+def chunk_marks(
+    times: AttemptTimes, cut: Mapping[int, float], rejected: Mapping[int, str]
+) -> list[Mark]:
+    """The chunks, where they were handed to the lanes; `rejected` is the text of those that failed."""
+    text = {**rejected, **{released.chunk: released.text for released in times.released}}
+    handed = sorted(cut.items())
+    return [Mark("chunk", at, at, n, f"chunk {n}", text.get(n, "")) for n, at in handed]
 
 
-def lane_marks(times: AttemptTimes, lane: int, name: str) -> list[Mark]:
-    """The verdicts of one lane, each with a bar from when it was asked."""
-    marks = []
-    for judged in times.judged:
-        if judged.lane == lane:
-            asked = judged.answered if judged.asked is None else judged.asked
-            took = f" in {seconds(judged.answered - asked)}" if judged.asked is not None else ""
-            reason = f": {judged.reason}" if judged.reason else ""
-            title = f"{name}: {judged.verdict} on chunk {judged.chunk}{took}{reason}"
-            marks.append(Mark(judged.verdict, judged.answered, asked, judged.chunk, title))
-    return marks
+def lane_marks(times: AttemptTimes, names: Sequence[str]) -> list[list[Mark]]:
+    """The verdicts of each lane, each with a bar from when it was asked."""
+    lanes: list[list[Mark]] = [[] for _ in names]
+    shown = [name if len(name) <= SHOWN else f"{name[:SHOWN]}…" for name in names]
+    for lane, chunk, verdict, reason, asked, answered in times.judged:
+        if 0 <= lane < len(lanes):
+            took = f" in {seconds(answered - asked)}" if asked is not None else ""
+            what = "the whole output" if chunk == WHOLE else f"chunk {chunk}"
+            about = f"{shown[lane]}: {verdict} on {what}{took}"
+            begin = answered if asked is None else asked
+            lanes[lane].append(Mark(verdict, answered, begin, chunk, about, reason))
+    return lanes
 
 
-def released_marks(times: AttemptTimes) -> list[Mark]:
+def released_marks(times: AttemptTimes, cut: Mapping[int, float]) -> list[Mark]:
     """The delivered chunks, each with a bar from when it was cut: how long it had waited."""
-    cut = cut_times(times)
     return [
-        Mark("pass", one.at, cut.get(one.chunk, one.at), one.chunk, _about(one.chunk, one.text))
+        Mark("pass", one.at, cut.get(one.chunk, one.at), one.chunk, f"chunk {one.chunk}", one.text)
         for one in times.released
     ]
 
@@ -98,25 +113,34 @@ def _together(marks: list[Mark]) -> Mark:
     counts = {kind: sum(mark.kind == kind for mark in marks) for kind in _WORST}
     said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     chunks = [mark.chunk for mark in marks]
-    title = f"chunks {min(chunks)} to {max(chunks)}: {said}"
+    about = f"chunks {min(chunks)} to {max(chunks)}: {said}"
     begin, at = min(mark.begin for mark in marks), max(mark.at for mark in marks)
-    return Mark(worst.kind, at, begin, marks[0].chunk, title)
+    return Mark(worst.kind, at, begin, marks[0].chunk, about)
 
 
-def where_time_went(times: AttemptTimes, names: Sequence[str], end: float) -> list[str]:
+def where_time_went(
+    times: AttemptTimes,
+    names: Sequence[str],
+    lanes: Sequence[Sequence[Mark]],
+    released: Sequence[Mark],
+    end: float,
+) -> list[str]:
     """What is worth saying of an attempt: the model, the slowest lane, what came after the last delta."""
     said = []
     if len(times.deltas) > 1:
         first, last = times.deltas[0], times.deltas[-1]
         said.append(f"first delta after {seconds(first - times.began)}")
         said.append(f"the model wrote for {seconds(last - first)}")
-        said.append(f"{seconds(end - last)} after the last delta")
-    busy = [_busy(mark for mark in lane_marks(times, lane, "")) for lane in range(len(names))]
+        said.append(f"{seconds(end - last)} from the last delta to its end")
+    busy = [_busy(marks) for marks in lanes]
     if busy and max(busy) > 0:
         slowest = max(range(len(busy)), key=busy.__getitem__)
-        said.append(f"slowest lane: {names[slowest]}, {seconds(busy[slowest])} busy")
-    waits = [mark.at - mark.begin for mark in released_marks(times)]
-    if max(waits, default=0) > 0:
+        said.append(f"slowest lane: {names[slowest][:SHOWN]}, {seconds(busy[slowest])} busy")
+    waits = [mark.at - mark.begin for mark in released]
+    if all(judged.asked is None for judged in times.judged):
+        if times.judged:
+            said.append("when lanes were asked is not known (emit_verdicts=True)")
+    elif max(waits, default=0) > 0:
         said.append(f"a chunk waited {seconds(max(waits))} at most")
     return said
 
@@ -128,7 +152,3 @@ def _busy(bars: Iterable[Mark]) -> float:
         covered += max(bar.at - max(bar.begin, until), 0.0)
         until = max(until, bar.at)
     return covered
-
-
-def _about(chunk: int, text: str | None) -> str:
-    return f"chunk {chunk}: {text}" if text else f"chunk {chunk}"

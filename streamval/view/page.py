@@ -11,10 +11,10 @@ from streamval.view.escaping import escaped
 from streamval.view.marbles import marbles
 from streamval.view.marks import cut_times
 from streamval.view.picture import run_picture
-from streamval.view.words import seconds
+from streamval.view.words import rejected_texts, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streamval.view.run_view import RunView
     from streamval.view.timeline import AttemptTimes
@@ -53,8 +53,9 @@ def drawing_page(view: RunView) -> str:
     shown = view.snapshot()
     script = asset("marbles.js")
     names = [row["name"] for row in shown["rows"]]
-    columns = ["attempt", "chunk", "text", *names, "cut at", "released after"]
+    columns = ["attempt", "chunk", "text", *names, "complete at", "released after"]
     attempts = view.timeline.attempts if view.timeline else []
+    rejected = rejected_texts(shown)
     return _PAGE.format(
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         title=escaped(f"A run of {shown['model'] or 'a model'}", 120),
@@ -62,12 +63,16 @@ def drawing_page(view: RunView) -> str:
         picture=run_picture(shown),
         drawing=marbles(view, detail=True),
         heads="".join(f"<th>{escaped(column, 200)}</th>" for column in columns),
-        rows="".join(row for times in attempts for row in _rows(times, len(names))),
+        rows="".join(
+            row
+            for times in attempts
+            for row in _rows(times, len(names), rejected.get(times.number, {}))
+        ),
         script=script,
     )
 
 
-def _rows(times: AttemptTimes, lanes: int) -> Iterator[str]:
+def _rows(times: AttemptTimes, lanes: int, rejected: Mapping[int, str]) -> Iterator[str]:
     """A row of the table for each chunk of an attempt."""
     released = {one.chunk: one for one in times.released}
     verdicts: dict[int, list[str]] = {}
@@ -84,7 +89,7 @@ def _rows(times: AttemptTimes, lanes: int) -> Iterator[str]:
         cells = [
             str(times.number),
             str(chunk),
-            one.text if one else "",
+            one.text if one else rejected.get(chunk, ""),
             *verdicts.get(chunk, [""] * lanes),
             seconds(at),
             seconds(one.at - at) if one else "never",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STYLE = """
 .sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700;--line:#8886;font:14px/1.5 system-ui,sans-serif;max-width:64em;
-border:1px solid var(--line);border-radius:8px;padding:.6em 1em;margin:.3em 0;overflow-wrap:anywhere}
+border:1px solid var(--line);border-radius:8px;padding:.6em 1em;margin:.3em 0;overflow-wrap:break-word}
 @media screen and (prefers-color-scheme:dark){.sv-run{--good:#3fb950;--bad:#ff7b72;--warning:#d29922}}
 [data-jp-theme-light="true"] .sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700}
 [data-jp-theme-light="false"] .sv-run{--good:#3fb950;--bad:#ff7b72;--warning:#d29922}
@@ -92,7 +92,7 @@ def _row(row: RowView) -> str:
 
 def _attempts(shown: Snapshot) -> str:
     rows = [
-        f'<tr><td class="warning">↻</td><td>attempt {attempt["number"]} cancelled</td>'
+        f'<tr><td class="warning">↻</td><td>attempt {attempt["number"]} rejected</td>'
         f'<td class="bad">{escaped(attempt["reason"])}</td>'
         f'<td class="warning">{escaped(what_became_of(attempt))}</td></tr>'
         for attempt in shown["attempts"][:-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, TypeAlias, TypedDict
@@ -19,7 +20,7 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-from streamval.view.timeline import Timeline
+from streamval.view.timeline import MOST, Timeline, elapsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,6 +149,7 @@ class RunView:
         self._stage: str | None = None
         self._segments: list[Segment] = []
         self._standing: list[int] = []  # positions of the segments that stand
+        self._written = 0
         self._pending = _Pending()
         self._verdicts: dict[int, TriState] = {}  # of chunks that are not released yet
         self._rows: list[RowView] = []
@@ -170,6 +172,13 @@ class RunView:
     def sound_bytes(self) -> int:
         """How many bytes of sound have been delivered and stand."""
         return sum(self._segments[at].get("bytes", 0) for at in self._standing)
+
+    @property
+    def size(self) -> int:
+        """About how many characters a snapshot has."""
+        said = sum(len(row["reason"]) for row in self._rows)
+        said += sum(len(attempt["reason"]) for attempt in self._attempts)
+        return self._written + said + 60 * len(self._segments)
 
     @property
     def run_id(self) -> str:
@@ -197,7 +206,7 @@ class RunView:
             "attempts": [attempt.copy() for attempt in self._attempts],
             "stages": self._stages.copy(),
             "stage": self._stage,
-            "seconds": round(self._now - self._began, 6),
+            "seconds": round(self._now, 6),
             "first_chunk": self._first_chunk,
             "usage": self._usage,
             "error": self._error,
@@ -215,9 +224,7 @@ class RunView:
             if self._run_id and not isinstance(event, StartedEvent):
                 return
             self._begin(event)
-        at = event.timestamp
-        if isfinite(at) and at > self._now:  # a recording may hold anything
-            self._now = at
+        self._now = elapsed(event.timestamp, self._began, self._now)
         fold = self._folds.get(type(event))
         if fold is not None:
             fold(self, event)
@@ -227,8 +234,7 @@ class RunView:
     def _begin(self, event: BaseEvent) -> None:
         self._clear()
         self._run_id, self._stage, self._state = event.run_id, event.stage, "running"
-        at = event.timestamp if isfinite(event.timestamp) else 0.0
-        self._began = self._attempt_began = self._now = at
+        self._began = event.timestamp if isfinite(event.timestamp) else 0.0
         self._attempts = [_attempt(event.attempt)]
         if self.timeline is not None:
             self.timeline = Timeline()
@@ -250,7 +256,7 @@ class RunView:
         if 0 <= event.lane < len(self._rows):
             row = self._rows[event.lane]
             row["state"], row["reason"] = event.verdict, event.reason or ""
-            if isfinite(event.seconds):
+            if 0 <= event.seconds < MOST:
                 row["seconds"] = (row["seconds"] or 0.0) + event.seconds
 
     def _on_check(self, event: QuickCheckEvent) -> None:
@@ -271,15 +277,20 @@ class RunView:
         if rest:
             verdict: TriState | None = None if chunk is None else "fail"
             self._segments.append({"text": rest, "chunk": chunk, "verdict": verdict})
+            self._written += len(rest)
             self._take_back(len(self._segments) - 1)
 
     def _take_back(self, start: int) -> None:
+        """From this segment on, nothing stands."""
+        before = self._attempts[-1]["taken_back"]
+        start = start if before is None else min(start, before[0])
         if start < len(self._segments):
             self._attempts[-1]["taken_back"] = [start, len(self._segments)]
+            del self._standing[bisect_left(self._standing, start) :]
 
     def _on_chunk(self, event: ChunkEvent) -> None:
         if self._first_chunk is None:
-            self._first_chunk = round(self._now - self._began, 6)
+            self._first_chunk = round(self._now, 6)
         segment: Segment = {
             "text": event.separator + event.text,
             "chunk": event.chunk_index,
@@ -289,6 +300,7 @@ class RunView:
             segment["bytes"] = len(event.audio)
         self._standing.append(len(self._segments))
         self._segments.append(segment)
+        self._written += len(segment["text"])
         self._pending.drop_to(event.end)
 
     def _on_done(self, event: StreamingDoneEvent) -> None:
@@ -307,7 +319,6 @@ class RunView:
         kept = max(event.keep_chunks, 0)
         if kept < len(self._standing):
             self._take_back(self._standing[kept])
-            del self._standing[kept:]
         ended = self._attempts[-1]
         ended["reason"], ended["mode"] = event.reason, event.mode
         self._attempts.append(_attempt(event.attempt))

@@ -22,8 +22,27 @@ if TYPE_CHECKING:
     from streamval.types.results import TriState
 
 
+MOST = 1e9
+"""Seconds, about thirty years: what lies beyond is no time that a run took, but a broken recording."""
+
+
+def elapsed(timestamp: float, began: float, before: float) -> float:
+    """Seconds since the run began, never less than before, whatever a recording says.
+
+    Example:
+        >>> elapsed(12.0, 10.0, 1.0), elapsed(3.0, 10.0, 1.0), elapsed(float("nan"), 10.0, 1.0)
+        (2.0, 1.0, 1.0)
+    """
+    seconds = timestamp - began
+    return seconds if before < seconds < MOST else before
+
+
+WHOLE = -1
+"""In place of a chunk: the whole output."""
+
+
 class Judged(NamedTuple):
-    """One lane's verdict on one chunk: asked and answered, in seconds since the run began.
+    """One lane's verdict on one chunk, or on the whole: asked and answered, in seconds since the run began.
 
     `asked` is `None` where it is not known: the pipeline sent no `VerdictEvent`s.
     """
@@ -65,7 +84,6 @@ class AttemptTimes:
         checked: The checks, in chunk order.
         released: The delivered chunks.
         done: When the model had come to its end by itself.
-        validated: When every requirement had judged the whole output, and whether it passed.
         closed: When the backend was closed.
         reason: Why it was rejected.
         mode: How the next one goes on.
@@ -80,7 +98,6 @@ class AttemptTimes:
     checked: list[Checked] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     done: float | None = None
-    validated: tuple[float, bool] | None = None
     closed: float | None = None
     reason: str = ""
     mode: str | None = None
@@ -89,7 +106,11 @@ class AttemptTimes:
     @property
     def failed_at(self) -> float | None:
         """When the verdict came that failed a chunk; `None` if none did."""
-        times = [judged.answered for judged in self.judged if judged.verdict == "fail"]
+        times = [
+            judged.answered
+            for judged in self.judged
+            if judged.verdict == "fail" and judged.chunk != WHOLE
+        ]
         times += [checked.at for checked in self.checked if checked.verdict == "fail"]
         return min(times, default=None)
 
@@ -129,14 +150,7 @@ class Timeline:
             case TokenEvent():
                 attempt.deltas.append(at)
             case VerdictEvent():
-                seconds = event.seconds if isfinite(event.seconds) else 0.0
-                asked = min(max(at - seconds, attempt.began), at)
-                self._has_verdicts = True
-                attempt.judged.append(
-                    Judged(
-                        event.lane, event.chunk_index, event.verdict, event.reason or "", asked, at
-                    )
-                )
+                self._on_verdict(attempt, event, at)
             case QuickCheckEvent():
                 self._on_check(attempt, event, at)
             case ChunkEvent():
@@ -144,7 +158,7 @@ class Timeline:
             case StreamingDoneEvent():
                 attempt.done = at
             case FullValidationEvent():
-                attempt.validated = (at, event.passed)
+                self._on_validation(attempt, event, at)
             case RetryEvent():
                 self._end(attempt, at, event.closed_at)
                 attempt.reason, attempt.mode = event.reason, event.mode
@@ -155,17 +169,29 @@ class Timeline:
 
     def _since(self, timestamp: float) -> float:
         """Seconds since the run began. Never less than before, whatever a recording says."""
-        if not isfinite(timestamp):
-            return self.seconds
-        if self._began is None:
+        if self._began is None and isfinite(timestamp):
             self._began = timestamp
-        self.seconds = max(self.seconds, timestamp - self._began)
+        if self._began is not None:
+            self.seconds = elapsed(timestamp, self._began, self.seconds)
         return self.seconds
 
     def _end(self, attempt: AttemptTimes, at: float, closed_at: float | None) -> None:
         attempt.ended = at
         if closed_at is not None and isfinite(closed_at) and self._began is not None:
-            attempt.closed = min(max(closed_at - self._began, attempt.began), at)
+            attempt.closed = min(elapsed(closed_at, self._began, attempt.began), at)
+
+    def _on_verdict(self, attempt: AttemptTimes, event: VerdictEvent, at: float) -> None:
+        self._has_verdicts = True
+        seconds = event.seconds if 0 <= event.seconds < MOST else 0.0
+        asked = max(at - seconds, attempt.began)
+        said = event.verdict, event.reason or ""
+        attempt.judged.append(Judged(event.lane, event.chunk_index, *said, asked, at))
+
+    def _on_validation(self, attempt: AttemptTimes, event: FullValidationEvent, at: float) -> None:
+        for lane, result in enumerate(event.results):
+            verdict: TriState = "pass" if result else "fail"
+            why = result.reason or result.error or ""
+            attempt.judged.append(Judged(lane, WHOLE, verdict, why, None, at))
 
     def _on_check(self, attempt: AttemptTimes, event: QuickCheckEvent, at: float) -> None:
         attempt.checked.append(Checked(event.chunk_index, event.verdict, at))

@@ -7,7 +7,7 @@ import json
 import secrets
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamval.errors import UsageError
 from streamval.view.assets import asset
@@ -27,7 +27,7 @@ except ImportError:
     raise UsageError(message) from None
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from types import TracebackType
     from typing import Self
 
@@ -58,6 +58,111 @@ HEADERS = {
 }
 
 
+class Broadcast:
+    """A subscriber that shows one run to any number of pages, whenever they come.
+
+    Attributes:
+        view: The run, folded.
+    """
+
+    def __init__(self) -> None:
+        self.view = RunView(timeline=True)
+        self._tabs: set[asyncio.Event] = set()
+        self._closing = False
+        self._events = 0
+        self._drawn = (-1, "")  # after how many events, and the drawing
+        self._drawing = asyncio.Lock()
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Take in an event, and wake the tabs."""
+        self._events += 1
+        self.view.apply(event)
+        for tab in self._tabs:
+            tab.set()
+
+    @property
+    def tabs(self) -> int:
+        """How many tabs are open."""
+        return len(self._tabs)
+
+    def close(self) -> None:
+        """End what the tabs are sent."""
+        self._closing = True
+        for tab in self._tabs:
+            tab.set()
+
+    async def frames(self) -> AsyncIterator[str]:
+        """A snapshot, then what is new: as often as the tab can take it, ten times a second at most."""
+        news = asyncio.Event()
+        self._tabs.add(news)
+        try:
+            if len(self._tabs) > TABS:
+                return
+            sent = self.view.snapshot()
+            yield _frame("snapshot", sent)
+            closing = False
+            while not closing:
+                try:
+                    await asyncio.wait_for(news.wait(), HEARTBEAT)
+                except TimeoutError:
+                    yield ": still there\n\n"
+                    continue
+                news.clear()
+                closing = self._closing  # what is new until then is still sent
+                now = self.view.snapshot()
+                if now["run_id"] != sent["run_id"]:
+                    yield _frame("snapshot", now)
+                elif change := patch(sent, now):
+                    yield _frame("patch", change)
+                sent = now
+                if not closing:
+                    await asyncio.sleep(1 / UPDATES_A_SECOND)
+        finally:
+            self._tabs.discard(news)
+
+    async def drawing(self) -> str:
+        """The drawing as it stands, made once for all tabs, and on a thread: it never holds the run back."""
+        async with self._drawing:
+            if self._drawn[0] != self._events:
+                events = self._events
+                # Without its style, as an inline one is against the policy. The thread sees lists grow.
+                made = await asyncio.to_thread(marbles, self.view, styled=False)
+                self._drawn = (events, made)
+        return self._drawn[1]
+
+    async def answer(self, name: str) -> Response | None:
+        """What a page asks for by this name, beside the fixed parts; `None` for anything else."""
+        if name == "marbles.svg":
+            drawn = await self.drawing()
+            return Response(drawn, media_type="image/svg+xml", headers=HEADERS)
+        if name == "events":
+            if self.tabs >= TABS:
+                return PlainTextResponse("too many tabs are open", 503, headers=HEADERS)
+            return StreamingResponse(self.frames(), media_type="text/event-stream", headers=HEADERS)
+        return fixed_part(name)
+
+
+def fixed_part(name: str) -> Response | None:
+    """A part of the page that is the same for every run."""
+    style = asset("page.css") + STYLE + THEMES
+    parts: dict[str, tuple[str, Callable[[], str]]] = {
+        "": ("text/html", lambda: asset("watch.html")),
+        "view.js": ("text/javascript", lambda: asset("view.js")),
+        "watch.js": ("text/javascript", lambda: asset("watch.js")),
+        "view.css": ("text/css", lambda: asset("view.css")),
+        "page.css": ("text/css", lambda: style),
+    }
+    if name not in parts:
+        return None
+    kind, content = parts[name]
+    return Response(content(), media_type=kind, headers=HEADERS)
+
+
+def not_found() -> Response:
+    """The answer to anything else."""
+    return PlainTextResponse("not found", 404, headers=HEADERS)
+
+
 class Watch:
     """A subscriber that shows a run on a page, which several tabs may open, at any time.
 
@@ -85,21 +190,17 @@ class Watch:
     url: str
 
     def __init__(self) -> None:
-        self._view = RunView(timeline=True)
-        self._tabs: set[asyncio.Event] = set()
-        self._closing = False
+        self._shown = Broadcast()
         self._token = secrets.token_urlsafe(18)
 
     def __call__(self, event: BaseEvent) -> None:
-        """Take in an event, and wake the tabs."""
-        self._view.apply(event)
-        for tab in self._tabs:
-            tab.set()
+        """Show an event."""
+        self._shown(event)
 
     @property
     def tabs(self) -> int:
         """How many tabs are open."""
-        return len(self._tabs)
+        return self._shown.tabs
 
     async def __aenter__(self) -> Self:
         listening = socket.create_server(("127.0.0.1", 0))
@@ -127,77 +228,23 @@ class Watch:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._closing = True
-        for tab in self._tabs:
-            tab.set()
+        self._shown.close()
         self._server.should_exit = True
         await self._serving
 
     def _app(self) -> Starlette:
-        def fixed(name: str, kind: str, content: str) -> Route:
-            return self._route(name, lambda: Response(content, media_type=kind, headers=HEADERS))
+        hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
+        routes = [Route("/{token}/{name:path}", self._answer)]
+        app = Starlette(routes=routes, middleware=[hosts])
+        app.router.redirect_slashes = False  # a redirect would have no policy
+        return app
 
-        style = asset("page.css") + STYLE + THEMES
-        return Starlette(
-            routes=[
-                fixed("", "text/html", asset("watch.html")),
-                fixed("view.js", "text/javascript", asset("view.js")),
-                fixed("watch.js", "text/javascript", asset("watch.js")),
-                fixed("view.css", "text/css", asset("view.css")),
-                fixed("page.css", "text/css", style),
-                self._route("marbles.svg", self._drawing),
-                self._route("events", self._events),
-            ],
-            middleware=[
-                Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
-            ],
-        )
-
-    def _route(self, name: str, answer: Any) -> Route:
+    async def _answer(self, request: Request) -> Response:
         """What the token opens."""
-
-        async def endpoint(request: Request) -> Response:
-            given = request.path_params["token"].encode()
-            if not secrets.compare_digest(given, self._token.encode()):
-                return PlainTextResponse("not found", 404, headers=HEADERS)
-            response: Response = answer()
-            return response
-
-        return Route(f"/{{token}}/{name}", endpoint)
-
-    def _drawing(self) -> Response:
-        drawn = marbles(self._view, styled=False)  # an inline style is against the policy
-        return Response(drawn, media_type="image/svg+xml", headers=HEADERS)
-
-    def _events(self) -> Response:
-        if len(self._tabs) >= TABS:
-            return PlainTextResponse("too many tabs are open", 503, headers=HEADERS)
-        return StreamingResponse(self._frames(), media_type="text/event-stream", headers=HEADERS)
-
-    async def _frames(self) -> AsyncIterator[str]:
-        """A snapshot, then what is new: as often as the tab can take it, ten times a second at most."""
-        news = asyncio.Event()
-        self._tabs.add(news)
-        try:
-            sent = self._view.snapshot()
-            yield _frame("snapshot", sent)
-            while not self._closing:
-                try:
-                    await asyncio.wait_for(news.wait(), HEARTBEAT)
-                except TimeoutError:
-                    yield ": still there\n\n"
-                    continue
-                news.clear()
-                now = self._view.snapshot()
-                if now["run_id"] != sent["run_id"]:
-                    yield _frame("snapshot", now)
-                elif change := patch(sent, now):
-                    yield _frame("patch", change)
-                sent = now
-                if not self._closing:
-                    await asyncio.sleep(1 / UPDATES_A_SECOND)
-        finally:
-            self._tabs.discard(news)
+        given = request.path_params["token"].encode()
+        if not secrets.compare_digest(given, self._token.encode()):
+            return not_found()
+        return await self._shown.answer(request.path_params["name"]) or not_found()
 
 
 def _frame(kind: str, content: object) -> str:

@@ -62,7 +62,7 @@ def outcome(shown: Snapshot) -> list[Words]:
         said.append(Words(f" · {cut}", "warning"))
     if usage["discarded_tokens"]:
         said.append(Words(f" · {usage['discarded_tokens']} thrown away", "warning"))
-    if usage["reused_tokens"]:
+    if usage["reused_tokens"] and count > 1:
         said.append(Words(f" · {usage['reused_tokens']} saved from rejected attempts", "good"))
     return said
 
@@ -79,6 +79,16 @@ def taken_back(shown: Snapshot) -> list[bool]:
         start, end = attempt["taken_back"] or (0, 0)
         gone[start:end] = [True] * (end - start)
     return gone
+
+
+def rejected_texts(shown: Snapshot) -> dict[int, dict[int, str]]:
+    """For each attempt, the text from the chunk on that failed, under that chunk's index."""
+    texts: dict[int, dict[int, str]] = {}
+    for attempt in shown["attempts"]:
+        for segment in shown["text"][slice(*(attempt["taken_back"] or (0, 0)))]:
+            if segment["verdict"] == "fail" and segment["chunk"] is not None:
+                texts.setdefault(attempt["number"], {})[segment["chunk"]] = segment["text"]
+    return texts
 
 
 def standing(shown: Snapshot) -> tuple[str, str]:
@@ -111,4 +121,5 @@ def seconds(value: float) -> str:
     if value <= 0:
         return "0 s"
     unit, value = ("s", value) if value >= 1 else ("ms", value * 1000)
-    return f"{float(f'{value:.3g}'):g} {unit}"
+    digits = 3 if value >= 1 else 2
+    return f"{float(f'{value:.{digits}g}'):g} {unit}"

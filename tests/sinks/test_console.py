@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from rich.console import Console as RichConsole
+from rich.text import Text
 
 import streamval as sv
 from streamval.sinks import Console
@@ -59,7 +60,7 @@ def test_console_in_a_real_terminal():
     assert "Water is wet. It is clear. It is cold." in last
     assert "Never" not in last
     assert "✓ stay calm" in last
-    assert "attempt 1 cancelled (stay calm: it shouts), went on from there" in last
+    assert "attempt 1 rejected (stay calm: it shouts), went on from there" in last
     assert "✓ valid after 2 attempts" in last
     assert "saved from rejected attempts" in last
 
@@ -74,7 +75,7 @@ async def test_console_without_a_terminal_says_it_in_lines(capsys):
     run.subscribe(Console())
     await run
     out = capsys.readouterr().out
-    assert "attempt 1 cancelled: be good: about Bad." in out
+    assert "attempt 1 rejected: be good: about Bad." in out
     assert "valid after 2 attempts" in out
     assert "\x1b[" not in out
 
@@ -100,3 +101,57 @@ async def test_what_others_wrote_is_no_markup_and_no_control_sequence():
     assert "[/b][link=x]" in shown
     assert "\x1b]0;" not in shown
     assert "\x07" not in shown
+
+
+def events_of_a_long_run(count):
+    head = {"run_id": "r", "attempt": 1}
+    yield sv.StartedEvent(**head, model="m", requirements=("a",), chunking="word")
+    for n in range(count):
+        yield sv.TokenEvent(**head, text="word " * 20)
+        yield sv.ChunkEvent(
+            **head, text="word " * 20, chunk_index=n, start=n * 100, end=n * 100 + 100, separator=""
+        )
+
+
+def test_what_a_frame_costs_does_not_grow_with_the_text(monkeypatch):
+    """Of a long text only the end is laid out."""
+    laid_out = []
+    wrap = Text.wrap
+    monkeypatch.setattr(
+        Text, "wrap", lambda self, *a, **o: laid_out.append(len(self)) or wrap(self, *a, **o)
+    )
+    console = Console(RichConsole(file=io.StringIO(), width=80, height=24, force_terminal=True))
+    for event in events_of_a_long_run(3000):
+        console(event)
+    assert len(laid_out) > 1
+    assert max(laid_out) < 6000
+    console.close()
+
+
+def test_frames_take_a_tenth_of_the_time_at_most(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("streamval.sinks.console.time.monotonic", lambda: now[0])
+    console = Console(RichConsole(file=io.StringIO(), width=80, height=24, force_terminal=True))
+    frames = []
+
+    def slow(*_, **__):
+        now[0] += 1.0  # a frame takes a second
+        frames.append(now[0])
+        return Text()
+
+    monkeypatch.setattr("streamval.sinks.console._rendered", slow)
+    for event in events_of_a_long_run(500):
+        now[0] += 0.01
+        console(event)
+    console.close()
+    assert len(frames) <= 4
+
+
+def test_a_recording_that_begins_twice_and_a_very_narrow_terminal():
+    before = sys.stdout
+    console = Console(RichConsole(file=io.StringIO(), width=4, height=5, force_terminal=True))
+    for _ in range(2):
+        for event in events_of_a_long_run(2):
+            console(event)
+    console.close()
+    assert sys.stdout is before

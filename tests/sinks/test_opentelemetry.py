@@ -167,7 +167,7 @@ async def test_a_run_that_breaks_off_and_one_that_is_cancelled():
     run.subscribe(lambda event: run.cancel())
     await run
     runs = [span for span in exported.spans if span.name == "streamval.run"]
-    assert [span.attributes["error.type"] for span in runs] == ["OSError", "invalid"]
+    assert [span.attributes["error.type"] for span in runs] == ["OSError", "cut short"]
     assert exported.sink._runs == {}
 
 
@@ -194,3 +194,29 @@ print(sorted(name for name in sys.modules if name.split(".")[0] in ("opentelemet
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("stamps", [(100.0, 80.0), (float("nan"), 5.0), (0.0, 1e300), (-1e9, 1.0)])
+async def test_a_clock_that_leaps_makes_no_negative_times(stamps):
+    exported, events = Exported(), sv.sinks.Collect()
+    run = repaired(emit_tokens=True, emit_verdicts=True).start("go")
+    run.subscribe(events)
+    await run
+    for n, event in enumerate(events.events):
+        exported.sink(event.model_copy(update={"timestamp": stamps[n > 3]}))
+    assert all(span.start_time <= span.end_time for span in exported.spans)
+    assert {span.name for span in exported.spans} == {"streamval.run", "chat spoken", "judge"}
+    assert all(point.min >= 0 for point in exported.metrics["gen_ai.client.operation.duration"])
+
+
+async def test_an_exporter_that_raises_leaves_nothing_behind(reported):
+    exported = Exported()
+
+    class Raises(SimpleSpanProcessor):
+        def on_end(self, span):
+            raise OSError("no line")
+
+    exported.tracers.add_span_processor(Raises(InMemorySpanExporter()))
+    assert (await driven(exported, repaired())).success
+    assert exported.sink._runs == {}
+    assert reported  # and the run goes on

@@ -1,6 +1,7 @@
 """Tests of `streamval.view.html`: everything that people look at in a notebook has a picture."""
 
 import pytest
+from pydantic import BaseModel
 
 import streamval as sv
 from streamval.view.html import picture
@@ -70,3 +71,31 @@ def test_a_chunk_with_its_verdicts():
 def test_what_has_no_picture():
     with pytest.raises(TypeError, match="int has no picture"):
         picture(7)
+
+
+class Rude(BaseModel):
+    a: int
+
+    def __repr__(self):
+        raise OSError("no")
+
+
+async def test_a_value_that_cannot_be_shown_is_named():
+    result = await sv.Pipeline(sv.ScriptedBackend('{"a": 1}'), format=Rude).run("go")
+    assert "a Rude" in result._repr_html_()
+
+
+async def test_a_restart_kept_nothing_however_alike_the_texts_are():
+    judge = PlainJudge(lambda chunk: "fail" if "bad" in chunk else "pass")
+    backend = Spoken(["The sea is bad. ", "More ", "of it. "], ["The sea is fine."])
+    pipeline = sv.Pipeline(backend, requirements=[judge], retry=sv.Repair(mode="restart"))
+    made = (await pipeline.run("go"))._repr_html_()
+    assert "began again" in made
+    assert "<del>The sea is bad." in made
+    assert "</del>The sea is fine.</div>" in made
+
+
+async def test_what_an_operator_made_of_the_text_is_what_is_shown():
+    redact = sv.operators.rewrite(lambda text: "…")
+    pipeline = sv.Pipeline(Spoken("One. ", "Two."), chunk_operators=[redact])
+    assert "… …" in (await pipeline.run("go"))._repr_html_()

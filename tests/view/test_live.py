@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 import streamval as sv
 from streamval.errors import RunError
 from streamval.view.patch import patched
-from tests.support.sources import Spoken
+from tests.support.sources import PlainJudge, Spoken, fails_on
 from tests.support.virtual_time import run_virtually
 
 
@@ -220,3 +220,21 @@ async def until_saved(path):
         if all(cell.outputs for cell in cells[: len(CELLS)]):
             return
         await asyncio.sleep(0.2)
+
+
+def test_what_was_taken_back_counts_as_well():
+    """It is sent once, and not with each update."""
+
+    async def main():
+        pieces = [*["x" * 1000 + ". "] * 40, "Bad! ", "More ", "of it. "]
+        said = [[part for piece in pieces for part in (piece, 0.05)], ["Good. ", 1.0, "So. ", 1.0]]
+        judge = PlainJudge(fails_on("Bad!"))
+        run = sv.Pipeline(
+            Spoken(*said), requirements=[judge], retry=sv.Repair(mode="restart"), emit_tokens=True
+        ).start("go")
+        page = Page(run.live())
+        return page, await run
+
+    (page, result), _ = run_virtually(main())
+    assert result.text == "Good. So."
+    assert 0 < page.size < 3 * len(str(page.snapshot))

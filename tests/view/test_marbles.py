@@ -40,7 +40,7 @@ async def a_repaired_run(**options):
 async def test_what_a_reader_must_see():
     svg, root = drawn(await a_repaired_run())
     said = "\n".join(texts(root))
-    for what in ("calm: about Bad!", "closed after", "1 released, 1 kept from before", "chunks"):
+    for what in ("calm: about Bad!", " after ✕", "1 released, 1 kept from before", "chunks"):
         assert what in said
     assert len(re.findall(r'<text class="head"[^>]*>attempt \d', svg)) == 2
     fails = [use for use in root.iter(f"{SVG}use") if use.get("href") == "#sv-fail"]
@@ -127,3 +127,25 @@ def test_with_detail_every_chunk_is_there():
 def test_a_run_without_events_is_an_empty_picture():
     assert "0 attempts" in marbles(RunView(timeline=True))
     assert "0 attempts" in marbles(RunView())
+
+
+async def test_a_failure_of_the_whole_is_there_and_so_is_the_outcome():
+    never = sv.Requirement("say please", lambda _: sv.ValidationResult(False, reason="no please"))
+    pipeline = sv.Pipeline(Spoken("Fine. ", "So."), requirements=[never], emit_tokens=True)
+    svg, root = drawn(await watch(pipeline.start("go")))
+    said = "\n".join(texts(root))
+    assert "not valid after 1 attempt" in said
+    assert "say please: no please" in said
+    assert "say please: fail on the whole output: no please" in svg
+
+
+def test_times_that_no_run_took():
+    for stamps in ((-1.7e308, 1.7e308), (0.0, 5e-324), (1e308, 1.5e308), (float("inf"), 0.0)):
+        events = list(many(3))
+        events = [
+            event.model_copy(update={"timestamp": stamps[n % 2]}) for n, event in enumerate(events)
+        ]
+        svg, _ = drawn(events, detail=True)
+        positions = re.findall(r'(?:x|x1|x2|width)="(-?[\d.e+-]+)%"', svg)
+        assert positions
+        assert all(-1 <= float(position) <= 101 for position in positions)

@@ -1,5 +1,7 @@
 """Tests of `streamval.view.marks`."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from streamval.view.marks import (
     released_marks,
     where_time_went,
 )
-from streamval.view.timeline import AttemptTimes, Checked, Judged, Released
+from streamval.view.timeline import WHOLE, AttemptTimes, Checked, Judged, Released
 
 
 def an_attempt():
@@ -31,13 +33,19 @@ def an_attempt():
     )
 
 
+def lanes():
+    return lane_marks(an_attempt(), ["quick", "polite"])
+
+
 def test_a_chunk_was_cut_when_the_first_lane_was_asked():
-    assert cut_times(an_attempt()) == {0: 1.0, 1: 3.0}
-    assert [mark.title for mark in chunk_marks(an_attempt())] == ["chunk 0: One.", "chunk 1"]
+    cut = cut_times(an_attempt())
+    assert cut == {0: 1.0, 1: 3.0}
+    marks = chunk_marks(an_attempt(), cut, {1: "Two!"})
+    assert [mark.title for mark in marks] == ["chunk 0: One.", "chunk 1: Two!"]
 
 
 def test_a_lane_has_a_bar_for_each_verdict_and_says_why():
-    quick, slow = (lane_marks(an_attempt(), lane, "polite") for lane in (0, 1))
+    quick, slow = lanes()
     assert [(mark.kind, mark.begin, mark.at) for mark in quick] == [("pass", 1.0, 1.0)]
     assert [(mark.kind, mark.begin, mark.at) for mark in slow] == [
         ("pass", 1.0, 3.0),
@@ -46,18 +54,46 @@ def test_a_lane_has_a_bar_for_each_verdict_and_says_why():
     assert slow[1].title == "polite: fail on chunk 1 in 500 ms: no"
 
 
+def test_a_verdict_on_the_whole_is_a_mark_and_no_chunk():
+    attempt = an_attempt()
+    attempt.judged.append(Judged(0, WHOLE, "fail", "too short", None, 4.0))
+    assert cut_times(attempt) == {0: 1.0, 1: 3.0}
+    (quick, _) = lane_marks(attempt, ["quick", "polite"])
+    assert quick[-1].title == "quick: fail on the whole output: too short"
+
+
 def test_a_released_chunk_shows_how_long_it_had_waited():
-    assert [(mark.begin, mark.at) for mark in released_marks(an_attempt())] == [(1.0, 3.0)]
+    marks = released_marks(an_attempt(), cut_times(an_attempt()))
+    assert [(mark.begin, mark.at) for mark in marks] == [(1.0, 3.0)]
 
 
 def test_where_time_went_names_the_slowest_lane():
-    assert where_time_went(an_attempt(), ["quick", "polite"], 4.0) == [
+    attempt = an_attempt()
+    released = released_marks(attempt, cut_times(attempt))
+    names = ["quick", "polite"]
+    assert where_time_went(attempt, names, lanes(), released, 4.0) == [
         "first delta after 500 ms",
         "the model wrote for 1.5 s",
-        "2 s after the last delta",
+        "2 s from the last delta to its end",
         "slowest lane: polite, 2.5 s busy",
         "a chunk waited 2 s at most",
     ]
+    attempt.judged[:] = [judged._replace(asked=None) for judged in attempt.judged]
+    said = where_time_went(attempt, names, lane_marks(attempt, names), released, 4.0)
+    assert said[-1] == "when lanes were asked is not known (emit_verdicts=True)"
+    assert not any("waited" in line for line in said)
+
+
+def test_a_long_reason_is_not_copied_into_every_title():
+    reason = "why " * 300_000
+    attempt = AttemptTimes(
+        1, 0.0, judged=[Judged(0, n, "pass", reason, None, n) for n in range(2000)]
+    )
+    tracemalloc.start()
+    (marks,) = lane_marks(attempt, ["a"])
+    assert len(marks[0].title) < 300
+    assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    tracemalloc.stop()
 
 
 kinds = st.sampled_from(["pass", "unknown", "fail", "chunk"])

@@ -339,3 +339,28 @@ def test_the_dice_make_all_kinds_of_runs():
             kinds.add(event.mode if event.type == "retry" else event.type)
         kinds.add(asyncio_loop_events[-1].success)
     assert {"restart", "continue", "error", "partial_object", "verdict", True, False} <= kinds
+
+
+def test_what_is_rejected_twice_is_one_stretch_and_nothing_in_it_stands():
+    head = {"run_id": "r", "attempt": 1}
+    view = RunView()
+    fail = sv.QuickCheckEvent(**head, chunk_index=0, passed=False, verdict="fail", results=())
+    for event in (
+        sv.TokenEvent(**head, text="bad"),
+        fail,
+        sv.ChunkEvent(**head, text="so", chunk_index=1, start=3, end=5, separator=""),
+        sv.TokenEvent(**head, text="worse"),
+        fail,
+        sv.CompletedEvent(**head, success=False, full_text="", attempts_used=1, usage=sv.Usage()),
+    ):
+        view.apply(event)
+    assert view.text == shown(view.snapshot()) == ""
+
+
+def test_its_size_counts_what_was_taken_back_and_why():
+    head = {"run_id": "r", "attempt": 1}
+    view = RunView()
+    view.apply(sv.TokenEvent(**head, text="x" * 1000))
+    view.apply(sv.RetryEvent(**head, reason="y" * 500, failures=(), mode="restart", keep_chunks=0))
+    assert view.text == ""
+    assert view.size >= 1500

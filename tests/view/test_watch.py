@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 import streamval as sv
 from streamval.view.patch import patch, patched
 from streamval.view.watch import HEADERS, TABS, Watch
+from tests.support.sources import Spoken
 from tests.view.test_patch import snapshots
 
 HOSTILE = "It is <img src=x onerror=alert(1)> & \u202ewet\x1b[31m. "
@@ -240,3 +242,58 @@ def test_a_program_that_has_not_installed_it_is_told_what_to_do():
     assert done.stdout.strip() == (
         'UsageError --watch needs the extra: pip install "streamval-llm[serve]"'
     )
+
+
+async def test_the_end_comes_even_where_the_server_stops_at_once():
+    shown = {}
+
+    async def tab(url):
+        async with (
+            httpx.AsyncClient(trust_env=False, timeout=60) as client,
+            client.stream("GET", f"{url}events") as answer,
+        ):
+            async for line in answer.aiter_lines():
+                if line.startswith("data: "):
+                    shown.update(patched(shown, json.loads(line.removeprefix("data: "))))
+
+    words = [part for n in range(20) for part in (f"word{n} ", 0.01)]
+    async with Watch() as watch:
+        run = sv.Pipeline(Spoken(*words), chunking="word", emit_tokens=True).start("go")
+        run.subscribe(watch)
+        looking = asyncio.ensure_future(tab(watch.url))
+        await until(lambda: watch.tabs == 1)
+        await run
+    await looking
+    assert shown["state"] == "valid"
+    assert "".join(segment["text"] for segment in shown["text"]) == run.text
+
+
+async def test_a_drawing_is_made_once_for_all_tabs_and_not_on_the_loop(monkeypatch):
+    made = []
+
+    def slow(view, **options):
+        made.append(threading.current_thread())
+        return "<svg/>"
+
+    monkeypatch.setattr("streamval.view.watch.marbles", slow)
+    async with Watch() as watch, httpx.AsyncClient(trust_env=False) as client:
+        run = sv.Pipeline(Spoken("One.")).start("go")
+        run.subscribe(watch)
+        await run
+        await asyncio.gather(*(client.get(f"{watch.url}marbles.svg") for _ in range(10)))
+    assert len(made) == 1
+    assert made[0] is not threading.main_thread()
+
+
+async def test_tabs_that_open_together_do_not_pass_the_limit():
+    async with Watch() as watch:
+        host, port = watch.url.split("/")[2].split(":")
+        path = watch.url.split(port, 1)[1]
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(TABS + 40)]
+        for _, writer in opened:
+            writer.write(f"GET {path}events HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        await until(lambda: watch.tabs == TABS)
+        await asyncio.sleep(0.05)
+        assert watch.tabs == TABS
+        for _, writer in opened:
+            writer.close()

@@ -20,7 +20,9 @@ drawing.addEventListener("mouseover", (event) => {
   if (mark) choose(rows.find((row) => row.dataset.c === mark.dataset.c));
 });
 plot.addEventListener("keydown", (event) => {
-  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const all = rows.length;
+  const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -all, End: all };
+  const step = steps[event.key];
   if (step === undefined) return;
   event.preventDefault();
   choose(rows[Math.min(Math.max(at + step, 0), rows.length - 1)]);

@@ -109,7 +109,7 @@ export class Display {
       said = `${STATES[run.state]} after ${count === 1 ? "1 attempt" : `${count} attempts`}`;
       said += ` · ${usage.completion_tokens} tokens spent`;
       if (usage.discarded_tokens) said += ` · ${usage.discarded_tokens} thrown away`;
-      if (usage.reused_tokens) said += ` · ${usage.reused_tokens} saved from rejected attempts`;
+      if (usage.reused_tokens && count > 1) said += ` · ${usage.reused_tokens} saved from rejected attempts`;
       if (run.finish_reason && run.finish_reason !== "stop") said += ` · ${run.finish_reason}`;
       if (run.error !== null) said += ` · ${run.error}`;
     }
@@ -120,7 +120,7 @@ export class Display {
 
 function duration(seconds) {
   const [value, unit] = seconds < 1 ? [seconds * 1000, "ms"] : [seconds, "s"];
-  return `${Number(value.toPrecision(3))} ${unit}`;
+  return `${Number(value.toPrecision(value < 1 ? 2 : 3))} ${unit}`;
 }
 
 function rowOf(row) {
@@ -140,7 +140,7 @@ function attemptOf(attempt) {
   const went = WENT_ON[attempt.mode] ?? "";
   made.append(
     element("td", "↻", "warning"),
-    element("td", `attempt ${attempt.number} cancelled`),
+    element("td", `attempt ${attempt.number} rejected`),
     element("td", attempt.reason, "bad"),
     element("td", went, "warning"),
   );

@@ -25,11 +25,13 @@ function show(snapshot) {
 // The drawing is made by Python: one second after the last at the earliest, and once more in the end.
 let drawing = false;
 let drawn = null;
+let pause = 1000;
 function drawSoon() {
   if (drawing || drawn === run) return;
   drawing = true;
   setTimeout(async () => {
     const of = run;
+    const began = performance.now();
     try {
       const answer = await fetch("marbles.svg");
       const parsed = new DOMParser().parseFromString(await answer.text(), "image/svg+xml");
@@ -40,6 +42,7 @@ function drawSoon() {
       drawn = of;
     }
     drawing = false;
+    pause = Math.max(1000, 10 * (performance.now() - began)); // a long run is drawn less often
     if (run !== of) drawSoon();
-  }, isOver() ? 0 : 1000);
+  }, isOver() ? 0 : pause);
 }
