@@ -22,7 +22,7 @@ PACKAGES = [
                 "session",
                 "contracts",
             ),
-            *("operators", "chunkers", "sinks", "view"),
+            *("operators", "chunkers", "sinks", "view", "serve"),
         )
     ),
 ]

@@ -26,6 +26,7 @@ PARTS = {
     "chunkers": "Chunkers",
     "sinks": "Sinks",
     "view": "Seeing a run",
+    "serve": "The gateway",
     "session": "Sessions",
     "contracts": "Contracts",
     "types": "What flows",

@@ -1,0 +1,108 @@
+"""What the gateway counts, for Prometheus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from streamval.events import (
+    ChunkEvent,
+    CompletedEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
+    RetryEvent,
+)
+
+if TYPE_CHECKING:
+    from streamval.events import BaseEvent
+    from streamval.serve.limits import Places
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """The counters of one process.
+
+    Args:
+        places: Who runs and waits.
+        shared: Whether several processes write into ``$PROMETHEUS_MULTIPROC_DIR``, and each shows all.
+    """
+
+    def __init__(self, places: Places, *, shared: bool = False) -> None:
+        self._shared = shared
+        self._places = places
+        self._registry = CollectorRegistry()
+        self.runs = self._counter("runs", "Runs that ended", "model", "outcome")
+        self.chunks = self._counter("chunks", "Chunks released", "model")
+        self.verdicts = self._counter("verdicts", "Verdicts", "model", "requirement", "verdict")
+        self.cuts = self._counter("cuts", "Upstreams cut at a failed chunk", "model")
+        self.retries = self._counter("retries", "Repairs", "model", "mode")
+        self.tokens = self._counter("tokens", "Tokens: spent, discarded, saved", "model", "kind")
+        self.refused = self._counter("refused", "Requests refused", "reason")
+        self.first_chunk = Histogram(
+            "streamval_first_chunk_seconds",
+            "From a request to its first chunk",
+            ["model"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._running = self._gauge("running", "Runs now")
+        self._waiting = self._gauge("waiting", "Requests that wait")
+
+    def _counter(self, name: str, what: str, *labels: str) -> Counter:
+        return Counter(f"streamval_{name}", what, labels, registry=self._registry)
+
+    def _gauge(self, name: str, what: str) -> Gauge:
+        return Gauge(
+            f"streamval_{name}", what, registry=self._registry, multiprocess_mode="livesum"
+        )
+
+    def of(self, model: str, requirements: tuple[str, ...]) -> RunMetrics:
+        """A subscriber that counts a run."""
+        return RunMetrics(self, model, requirements)
+
+    def note_places(self) -> None:
+        """Write down who runs and waits now."""
+        self._running.set(self._places.running)
+        self._waiting.set(self._places.waiting)
+
+    def text(self) -> bytes:
+        """All of it, in Prometheus' format."""
+        self.note_places()
+        if not self._shared:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+
+class RunMetrics:
+    """Counts the events of one run."""
+
+    def __init__(self, metrics: Metrics, model: str, requirements: tuple[str, ...]) -> None:
+        self._metrics, self._model, self._names = metrics, model, requirements
+
+    def __call__(self, event: BaseEvent) -> None:
+        """Count an event."""
+        metrics, model = self._metrics, self._model
+        match event:
+            case ChunkEvent():
+                metrics.chunks.labels(model).inc()
+            case QuickCheckEvent():
+                if not event.passed:
+                    metrics.cuts.labels(model).inc()
+                for name, result in zip(self._names, event.results, strict=False):
+                    if result is not None:
+                        metrics.verdicts.labels(model, name, result.success).inc()
+            case FullValidationEvent():
+                for name, whole in zip(self._names, event.results, strict=False):
+                    metrics.verdicts.labels(model, name, "pass" if whole else "fail").inc()
+            case RetryEvent():
+                metrics.retries.labels(model, event.mode).inc()
+            case CompletedEvent():
+                usage = event.usage
+                metrics.tokens.labels(model, "spent").inc(usage.completion_tokens)
+                metrics.tokens.labels(model, "discarded").inc(usage.discarded_tokens)
+                metrics.tokens.labels(model, "saved").inc(usage.reused_tokens)

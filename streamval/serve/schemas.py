@@ -1,0 +1,46 @@
+"""`response_format` as a type: so that JSON is judged while it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from json_schema_to_pydantic import create_model
+
+from streamval.serve.wire import BadRequestError
+
+
+def format_of(response_format: object) -> type[Any] | None:
+    """The type that a request's `response_format` asks for.
+
+    Args:
+        response_format: As clients send it.
+
+    Returns:
+        A pydantic model for ``json_schema``, a mapping for ``json_object``, `None` for text.
+
+    Raises:
+        BadRequestError: If its schema is none, or is of no kind that can be judged.
+
+    Example:
+        >>> schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        >>> made = format_of({"type": "json_schema", "json_schema": {"name": "N", "schema": schema}})
+        >>> made.model_validate({"n": 3}).n
+        3
+    """
+    if response_format is None:
+        return None
+    kind = response_format.get("type") if isinstance(response_format, dict) else None
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return dict[str, Any]
+    if kind != "json_schema":
+        message = "response_format must be of type text, json_object or json_schema"
+        raise BadRequestError(message, param="response_format")
+    try:
+        schema = response_format["json_schema"]["schema"]  # type: ignore[index]
+        made: type[Any] = create_model(schema)
+    except Exception as error:  # whatever it says of a schema that a client wrote
+        message = f"the schema of response_format cannot be used: {error}"
+        raise BadRequestError(message[:500], param="response_format") from None
+    return made

@@ -1,0 +1,380 @@
+"""Who is behind the gateway: endpoints of OpenAI's shape, the embedded model, what LiteLLM knows.
+
+An endpoint of OpenAI's shape is spoken to by `aiohttp` and not by a provider's package: a frame costs a
+tenth, and a client's request goes through as it is, with what no package knows.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from streamval.backends.base import Backend, Delta
+from streamval.backends.continuing import continued
+from streamval.backends.secrets import without_secrets
+from streamval.errors import (
+    AuthenticationError,
+    BackendError,
+    ConnectionFailedError,
+    RateLimitError,
+    StreamBrokenError,
+    UnknownModelError,
+)
+from streamval.serve.frames import FrameReader
+from streamval.serve.wire import BadRequestError, text_of
+from streamval.types.results import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from streamval.backends.base import GenerationRequest
+    from streamval.serve.configuration import Upstream
+    from streamval.serve.wire import Asked
+    from streamval.types.context import Message
+
+CONNECT_SECONDS = 10.0
+A_DAY = 86_400.0
+"""Seconds. A `Retry-After` beyond that is no use to anybody."""
+
+SHOWN = 300
+"""Characters of a server's message that an error repeats."""
+
+MAX_CALLS, MAX_ARGUMENTS = 128, 1024 * 1024
+"""Tool calls in an answer, and characters of one call's arguments, at most."""
+
+
+class Relay(Backend):
+    """The upstream of one request: a backend that also keeps what is not text.
+
+    Attributes:
+        tool_calls: The tool calls of the last attempt, as far as they have come.
+        logprobs: For each token that is not sent yet: where it ends in the attempt's text, and its entry.
+    """
+
+    def __init__(self) -> None:
+        self.tool_calls: list[dict[str, Any]] = []
+        self.logprobs: list[tuple[int, Any]] = []
+
+    def logprobs_until(self, end: int) -> list[Any]:
+        """Take those of the tokens that end by an offset."""
+        taken = [entry for at, entry in self.logprobs if at <= end]
+        self.logprobs = self.logprobs[len(taken) :]
+        return taken
+
+
+class Endpoint(ABC):
+    """An upstream of the file, for as long as the gateway runs."""
+
+    @abstractmethod
+    def relay(self, asked: Asked) -> Backend:
+        """A backend for one request.
+
+        Raises:
+            BadRequestError: If this upstream cannot serve it.
+        """
+
+    @abstractmethod
+    def judge(self) -> Backend:
+        """A backend for judges."""
+
+    async def aclose(self) -> None:  # noqa: B027  most have nothing to close
+        """Close what is open."""
+
+
+def endpoint_of(upstream: Upstream) -> Endpoint:
+    """What speaks to an upstream of the file."""
+    if upstream.model == "local":
+        return _Embedded(upstream)
+    if upstream.model.startswith("openai/"):
+        return OpenAIEndpoint(upstream)
+    return _ByLiteLLM(upstream)
+
+
+class OpenAIEndpoint(Endpoint):
+    """An endpoint of OpenAI's shape, and the connections to it."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.model = upstream.model.removeprefix("openai/")
+        base = (upstream.api_base or "https://api.openai.com/v1").rstrip("/")
+        paths = {"chat": "/chat/completions", "text": "/completions"}
+        self.url = base + paths[upstream.completion]
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The connections, opened on the running loop when they are first needed."""
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+            headers = {"Accept": "text/event-stream"}
+            if self.upstream.api_key:
+                headers["Authorization"] = f"Bearer {self.upstream.api_key}"
+            connector = aiohttp.TCPConnector(limit=0)  # the gateway has its own limit
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=timeout, headers=headers, read_bufsize=2**18
+            )
+        return self._session
+
+    def relay(self, asked: Asked) -> Relay:
+        """A backend that sends one request as it came."""
+        return _OpenAIRelay(self, asked.messages)
+
+    def judge(self) -> Backend:
+        """The same endpoint, for questions of our own."""
+        return _OpenAIRelay(self, ())
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    def without_key(self, text: str) -> str:
+        """A server's words without our key in them."""
+        return without_secrets(text, {"api_key": self.upstream.api_key or ""})
+
+
+class _OpenAIRelay(Relay):
+    """Speaks to an endpoint of OpenAI's shape for one request."""
+
+    def __init__(self, endpoint: OpenAIEndpoint, raw: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+        self._raw = raw
+        self.model = endpoint.model
+        self.supports_prefix = endpoint.upstream.can_continue
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        """Generate; closing closes the connection."""
+        self.tool_calls, self.logprobs = [], []
+        endpoint = self._endpoint
+        response: aiohttp.ClientResponse | None = None
+        ended = False
+        try:
+            body = self._body(request)
+            response = await endpoint.session.post(endpoint.url, json=body)
+            if response.status != 200:  # noqa: PLR2004  OK
+                raise await self._refused(response)
+            kind = response.content_type
+            if kind != "text/event-stream":
+                message = f"{self.model} answered with {kind}, which is no stream; check api_base"
+                raise StreamBrokenError(message)
+            reader = FrameReader()
+            at = len(request.prefix or "")
+            async for piece in response.content.iter_any():
+                for data in reader.feed(piece):
+                    if data == b"[DONE]":
+                        continue
+                    delta = self._delta(data, at)
+                    at += len(delta.text)
+                    ended = ended or delta.finish_reason is not None
+                    yield delta
+            if not ended:
+                message = f"{self.model} broke off: its stream ended without a finish reason"
+                raise StreamBrokenError(message)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._broken(error, answered=response is not None) from None
+        finally:
+            if response is not None:
+                response.close()
+
+    def _body(self, request: GenerationRequest) -> dict[str, Any]:
+        body = {
+            **self._endpoint.upstream.options,
+            **request.options,
+            "model": self.model,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if self._endpoint.upstream.completion == "text":
+            said = [message.content for message in request.messages]
+            return body | {"prompt": "\n\n".join(said) + (request.prefix or "")}
+        messages = merged(self._raw, request.messages)
+        if request.prefix:
+            way = self._endpoint.upstream.continues or "message"
+            body |= continued(messages, request.prefix, way)
+        return body | {"messages": messages}
+
+    def _delta(self, data: bytes, at: int) -> Delta:
+        try:
+            frame = json.loads(data)
+            if frame.get("error"):
+                said = frame["error"]
+                said = said.get("message", said) if isinstance(said, dict) else said
+                message = f"{self.model} broke off: {self._shown(said)}"
+                raise StreamBrokenError(message)
+            choice: dict[str, Any] = next(
+                (c for c in frame.get("choices") or () if not c.get("index")), {}
+            )
+            said = choice.get("delta") or {}
+            text = choice.get("text") or said.get("content") or ""
+            if not isinstance(text, str):
+                text = text_of(text)
+            for fragment in said.get("tool_calls") or ():
+                self._add_call(fragment)
+            for entry in (choice.get("logprobs") or {}).get("content") or ():
+                at += len(entry["token"])
+                self.logprobs.append((at, entry))
+            reason = choice.get("finish_reason")
+            refusal = said.get("refusal")
+            return Delta(
+                text,
+                _usage(frame.get("usage")),
+                reason if isinstance(reason, str) and reason else None,
+                refusal if isinstance(refusal, str) else None,
+            )
+        except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+            message = f"{self.model} sent a frame that is none of OpenAI's: {self._shown(error)}"
+            raise StreamBrokenError(message) from None
+
+    def _add_call(self, fragment: Mapping[str, Any]) -> None:
+        """A fragment of a tool call: the name first, the arguments in pieces."""
+        at = fragment.get("index", 0)
+        if type(at) is not int or not 0 <= at < MAX_CALLS:
+            message = f"{self.model} sent a tool call with index {at!r}"
+            raise StreamBrokenError(message)
+        calls = self.tool_calls
+        while len(calls) <= at:
+            calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+        call, function = calls[at], fragment.get("function") or {}
+        call["id"] = fragment.get("id") or call["id"]
+        call["function"]["name"] += function.get("name") or ""
+        call["function"]["arguments"] += function.get("arguments") or ""
+        if len(call["function"]["arguments"]) > MAX_ARGUMENTS:
+            message = f"{self.model} sent a tool call of more than {MAX_ARGUMENTS:,} characters"
+            raise StreamBrokenError(message)
+
+    async def _refused(self, response: aiohttp.ClientResponse) -> BackendError:
+        """The error for an answer that is none."""
+        said = (await response.content.read(4096)).decode("utf-8", "replace")
+        try:
+            said = json.loads(said)["error"]["message"]
+        except (ValueError, KeyError, TypeError):
+            said = said.strip().splitlines()[0] if said.strip() else response.reason or ""
+        why = f"{response.status}: {self._shown(said)}"
+        match response.status:
+            case 401 | 403:
+                return AuthenticationError(f"{self.model} refused the gateway's key: {why}")
+            case 404:
+                return UnknownModelError(f"{self.model} is not known to its provider: {why}")
+            case 429:
+                error = RateLimitError(f"{self.model} asks for fewer requests: {why}")
+                error.retry_after = _seconds(response.headers.get("Retry-After"))
+                return error
+            case 400 | 413 | 422:
+                return RefusedRequestError(f"{self.model} refused the request: {why}")
+        return BackendError(f"{self.model} failed: {why}")
+
+    def _broken(self, error: Exception, *, answered: bool) -> BackendError:
+        why = self._shown(error) or type(error).__name__
+        if answered:
+            return StreamBrokenError(f"{self.model} broke off in mid-stream: {why}")
+        return ConnectionFailedError(f"{self.model} does not answer: {why}")
+
+    def _shown(self, said: object) -> str:
+        return self._endpoint.without_key(str(said))[:SHOWN]
+
+
+class RefusedRequestError(BackendError):
+    """The upstream says that the client's request is wrong."""
+
+
+def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The client's messages as they came, with what a repair has changed in their text.
+
+    Example:
+        >>> from streamval.types.context import Message
+        >>> merged([{"role": "user", "content": "Hi", "name": "Ann"}], [Message("user", "Hi. Again.")])
+        [{'role': 'user', 'content': 'Hi. Again.', 'name': 'Ann'}]
+    """
+    made: list[dict[str, Any]] = []
+    for at, message in enumerate(messages):
+        if at >= len(raw):
+            made.append({"role": message.role, "content": message.content})
+            continue
+        given, said = dict(raw[at]), raw[at].get("content")
+        if text_of(said) != message.content:
+            given["content"] = message.content
+            if isinstance(said, list):  # with its pictures
+                others = [part for part in said if "text" not in part]
+                given["content"] = [{"type": "text", "text": message.content}, *others]
+        made.append(given)
+    return made
+
+
+_TO_A_PROVIDER = frozenset(
+    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
+)
+"""What clients send that is about OpenAI's service, and not about the answer."""
+
+
+def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a client's options shapes an answer, under the names that other backends know.
+
+    Example:
+        >>> known_options({"user": "Ann", "max_completion_tokens": 9})
+        {'max_tokens': 9}
+    """
+    left_out = _TO_A_PROVIDER | {"response_format", "max_completion_tokens"}
+    known = {name: value for name, value in options.items() if name not in left_out}
+    if "max_completion_tokens" in options:
+        known.setdefault("max_tokens", options["max_completion_tokens"])
+    return known
+
+
+class _Embedded(Endpoint):
+    """The embedded model. It is a base model: it goes on from the messages' text."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        from streamval.backends.local import LocalBackend  # an optional extra
+
+        self._backend = LocalBackend(**upstream.options)
+
+    def relay(self, asked: Asked) -> Backend:
+        if asked.options.get("tools"):
+            message = "the embedded model has no tools"
+            raise BadRequestError(message, param="tools")
+        return self._backend
+
+    def judge(self) -> Backend:
+        return self._backend
+
+
+class _ByLiteLLM(Endpoint):
+    """Any provider, by LiteLLM's package."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        from streamval.backends.litellm import LiteLLMBackend  # slow to import
+
+        given = {"api_base": upstream.api_base, "api_key": upstream.api_key}
+        params: Any = {name: value for name, value in given.items() if value is not None}
+        self._backend = LiteLLMBackend(upstream.model, **params, **upstream.options)
+
+    def relay(self, asked: Asked) -> Backend:
+        if asked.options.get("tools"):
+            message = "tools are served for `openai/` upstreams only"
+            raise BadRequestError(message, param="tools")
+        return self._backend
+
+    def judge(self) -> Backend:
+        return self._backend
+
+
+def _usage(reported: Any) -> Usage | None:
+    if not isinstance(reported, dict):
+        return None
+    written, read = reported.get("completion_tokens"), reported.get("prompt_tokens")
+    if type(written) is not int or written <= 0:
+        return None
+    return Usage(read if type(read) is int else None, written, source="backend")
+
+
+def _seconds(written: str | None) -> float | None:
+    """Of a `Retry-After`: seconds. A date is left out, as clocks differ."""
+    try:
+        seconds = float(written or "")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < A_DAY else None

@@ -1,0 +1,142 @@
+"""Tests of `streamval.serve.server`, as a person starts it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from streamval.serve.server import listen
+from tests.support.gateway import FILE
+from tests.support.upstream import upstream, words
+
+STREAMVAL = [sys.executable, "-m", "streamval.cli", "serve"]
+ASK = [{"role": "user", "content": "Say it."}]
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@contextlib.contextmanager
+def started(*arguments, port):
+    going = subprocess.Popen(
+        [*STREAMVAL, *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 90
+        while True:
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"http://127.0.0.1:{port}/readyz", trust_env=False).status_code == 200:
+                    break
+            assert going.poll() is None, going.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield going
+    finally:
+        if going.poll() is None:
+            going.send_signal(signal.SIGTERM)
+        going.communicate(timeout=60)
+
+
+def a_file(tmp_path, url, port, more=""):
+    path = tmp_path / "gateway.yaml"
+    path.write_text(FILE.format(url=url, server=more).replace("port: 0", f"port: {port}"))
+    return path
+
+
+def test_check_names_every_mistake_and_serves_nothing(tmp_path):
+    path = tmp_path / "gateway.yaml"
+    path.write_text("upstreams: {a: {modle: local}}\nmodels: {b: {upstream: c}}\n")
+    done = subprocess.run(
+        [*STREAMVAL, str(path), "--check"], capture_output=True, text=True, timeout=90
+    )
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2
+    for mistake in (
+        "line 1: upstreams.a.model: is missing",
+        "line 1: upstreams.a.modle: is not known here",
+    ):
+        assert mistake in said
+    path.write_text("upstreams: {a: {model: openai/m}}\nmodels: {b: {upstream: a}}\n")
+    done = subprocess.run(
+        [*STREAMVAL, str(path), "--check"], capture_output=True, text=True, timeout=90
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, f"{path} can be served: b")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_it_serves_drains_and_ends(tmp_path, workers):
+    port = free_port()
+    script = [*words("One is fine. Two is too. "), 0.5, "Three."]
+    async with upstream(script) as behind:
+        path = a_file(tmp_path, behind.url, port)
+        start = started(str(path), f"--workers={workers}", port=port)
+        going = await asyncio.to_thread(start.__enter__)
+        try:
+            async with httpx.AsyncClient(
+                trust_env=False, base_url=f"http://127.0.0.1:{port}"
+            ) as client:
+                body = {"model": "plain", "messages": ASK}
+                answers = await asyncio.gather(
+                    *(client.post("/v1/chat/completions", json=body) for _ in range(8))
+                )
+                assert {answer.status_code for answer in answers} == {200}
+                # Whichever process answers, it shows the figures of all.
+                text = (await client.get("/metrics")).text
+                assert 'streamval_runs_total{model="plain",outcome="valid"} 8.0' in text
+                last = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
+                while len(behind.requests) < 9 or not behind.requests[8].sent:
+                    await asyncio.sleep(0.01)
+                going.send_signal(signal.SIGTERM)
+                assert (await last).json()["choices"][0]["message"]["content"].endswith("Three.")
+        finally:
+            await asyncio.to_thread(start.__exit__, None, None, None)
+        assert going.returncode in (0, -signal.SIGTERM)
+
+
+@pytest.mark.local_model
+def test_a_stranger_starts_it_without_a_file_and_watches_a_sentence_being_refused_and_repaired():
+    with started(port=8080):
+        body = {"model": "careful", "prompt": "Facts about water:\n\nWater is", "stream": True}
+        text = reason = ""
+        with httpx.stream(
+            "POST", "http://127.0.0.1:8080/v1/completions", json=body, timeout=90, trust_env=False
+        ) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: {"):
+                    choice = json.loads(line[6:])["choices"][0]
+                    text += choice["text"]
+                    reason = choice["finish_reason"] or reason
+        sentences = [sentence.strip() for sentence in text.split(".") if sentence.strip()]
+        assert len(sentences) >= 3
+        assert len(set(sentences)) == len(sentences)
+        page = httpx.get("http://127.0.0.1:8080/metrics", trust_env=False).text
+        assert 'streamval_cuts_total{model="careful"}' in page
+        assert 'streamval_retries_total{mode="continue",model="careful"}' in page
+        runs = httpx.get("http://127.0.0.1:8080/", trust_env=False).text
+        assert "gemma-3-270m" in runs
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
+def test_a_network_that_vanishes_is_noticed_within_the_time_of_the_file():
+    with listen("127.0.0.1", 0, 6.0) as listening:
+        with socket.create_connection(listening.getsockname()) as client:
+            served, _ = listening.accept()
+            with served:
+                assert served.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 6000
+                idle = served.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+                every = served.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
+                count = served.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT)
+                assert idle + every * count <= 6
+            assert client
+    assert os.name == "posix"

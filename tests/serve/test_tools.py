@@ -1,0 +1,144 @@
+"""Tests of `streamval.serve.tools`: a tool call is judged before anybody could act on it."""
+
+import json
+import time
+
+import openai
+import pytest
+
+from streamval.serve.tools import validators_of
+from streamval.serve.wire import REFUSAL, BadRequestError
+from tests.support.gateway import gateway
+from tests.support.upstream import frame, upstream
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "pattern": "^[A-Z]"}, "days": {"type": "integer"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA, "strict": True}}
+ASK = [{"role": "user", "content": "What is the weather in Rome?"}]
+
+
+def call(arguments, name="weather"):
+    """A tool call in pieces, as models send them."""
+    middle = len(arguments) // 2
+    pieces = [
+        {
+            "index": 0,
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": name, "arguments": ""},
+        },
+        {"index": 0, "function": {"arguments": arguments[:middle]}},
+        {"index": 0, "function": {"arguments": arguments[middle:]}},
+    ]
+    return [*(frame({"tool_calls": [piece]}) for piece in pieces), frame({}, "tool_calls")]
+
+
+def client_of(serving):
+    return openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x", max_retries=0)
+
+
+async def answered(model, script, **options):
+    """What a client gets, streamed and not, and how often the upstream was asked."""
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        whole = await client.chat.completions.create(
+            model=model, messages=ASK, tools=[TOOL], **options
+        )
+        asked = len(behind.requests)
+        behind.requests.clear()
+        calls, reason, refusal = [], None, None
+        stream = await client.chat.completions.create(
+            model=model, messages=ASK, tools=[TOOL], stream=True, **options
+        )
+        async for chunk in stream:
+            choice = chunk.choices[0]
+            calls += choice.delta.tool_calls or []
+            reason = choice.finish_reason or reason
+            refusal = choice.delta.refusal or refusal
+        return whole.choices[0], (calls, reason, refusal), asked
+
+
+async def test_a_valid_call_comes_whole_in_one_frame():
+    arguments = json.dumps({"city": "Rome", "days": 3})
+    whole, (calls, reason, _), asked = await answered("careful", call(arguments))
+    assert (whole.finish_reason, reason, asked) == ("tool_calls", "tool_calls", 1)
+    assert len(calls) == 1
+    for one in (whole.message.tool_calls[0], calls[0]):
+        assert (one.id, one.function.name, one.function.arguments) == (
+            "call_1",
+            "weather",
+            arguments,
+        )
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        call('{"city": 7}'),
+        call('{"city": "rome"}'),
+        call('{"days": 3}'),
+        call('{"city": "Rome", "to": "/etc"}'),
+        call('{"city": "Ro'),
+        call('{"city": "A forbidden place"}'),
+        call('{"city": "Rome"}', "delete_all"),
+    ],
+)
+async def test_a_call_that_is_not_valid_never_arrives(script):
+    whole, (calls, reason, refusal), asked = await answered("careful", script)
+    assert (whole.message.tool_calls, calls) == (None, [])
+    assert (whole.finish_reason, reason, refusal) == ("content_filter", "content_filter", REFUSAL)
+    assert asked == 3  # it was repaired as often as it may be
+
+
+async def test_a_repair_makes_it_valid():
+    def script(body, before):
+        return call('{"city": 7}') if not before else call('{"city": "Rome"}')
+
+    whole, _, asked = await answered("careful", script)
+    assert whole.message.tool_calls[0].function.arguments == '{"city": "Rome"}'
+    assert asked == 2
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        7,
+        [7],
+        [{"type": "function"}],
+        [{"type": "function", "function": {"name": "x", "parameters": {"type": "nothing"}}}],
+        [{"type": "function", "function": {"name": "x", "parameters": {"a": "x" * 300_000}}}],
+    ],
+)
+def test_tools_that_are_none_are_refused(tools):
+    with pytest.raises(BadRequestError):
+        validators_of(tools)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": "(a+)+$"},
+        {"$ref": "http://127.0.0.1:1/schema.json"},
+        {"$ref": "#/nowhere"},
+        {"$ref": "#"},
+    ],
+)
+async def test_a_schema_that_means_harm_costs_no_time_and_fetches_nothing(schema):
+    tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
+    arguments = json.dumps("a" * 40 + "!")
+    before = time.process_time()
+    async with (
+        upstream(call(arguments)) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        whole = await client.chat.completions.create(model="plain", messages=ASK, tools=[tool])
+    assert whole.choices[0].finish_reason == "content_filter"
+    assert time.process_time() - before < 20

@@ -1,0 +1,137 @@
+"""Tests of `streamval.serve.upstream`."""
+
+import json
+
+import httpx
+import openai
+import pytest
+
+from streamval.backends.base import GenerationRequest
+from streamval.errors import RateLimitError, StreamBrokenError
+from streamval.serve.configuration import Upstream
+from streamval.serve.upstream import MAX_CALLS, endpoint_of, merged
+from streamval.serve.wire import asked
+from streamval.types.context import Message
+from tests.support.gateway import gateway
+from tests.support.openai_server import openai_server
+from tests.support.upstream import frame, upstream, words
+
+ASK = [{"role": "user", "content": "Say it."}]
+
+
+def test_a_repair_changes_the_text_and_leaves_the_pictures():
+    raw = [
+        {"role": "system", "content": "Be brief.", "name": "us"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "What?"}, {"type": "image_url", "x": 1}],
+        },
+    ]
+    same = [Message("system", "Be brief."), Message("user", "What?")]
+    assert merged(raw, same) == raw
+    changed = [
+        same[0],
+        Message("user", "What? Again."),
+        Message("assistant", "It"),
+        Message("user", "Go on."),
+    ]
+    assert merged(raw, changed) == [
+        raw[0],
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "What? Again."}, {"type": "image_url", "x": 1}],
+        },
+        {"role": "assistant", "content": "It"},
+        {"role": "user", "content": "Go on."},
+    ]
+
+
+async def spoken(script, **options):
+    """The deltas of an endpoint, and its relay."""
+    async with upstream(script) as behind:
+        endpoint = endpoint_of(
+            Upstream(model="openai/m", api_base=behind.url, api_key="sk-12345678")
+        )
+        body = json.dumps({"model": "m", "messages": ASK, **options}).encode()
+        made = asked(body, "chat")
+        relay = endpoint.relay(made)
+        try:
+            request = GenerationRequest(made.turns, options=made.options)
+            return [delta async for delta in relay.stream(request)], relay
+        finally:
+            await endpoint.aclose()
+
+
+async def test_log_probabilities_go_with_the_text_that_they_are_of():
+    entries = [
+        {"token": token, "logprob": -0.5}
+        for token in ("One", " is", " fine.", " Two", " is", " too.")
+    ]
+    script = [frame({"content": one["token"]}, logprobs={"content": [one]}) for one in entries]
+    async with upstream(script) as behind, gateway(behind.url) as serving:
+        async with openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client:
+            stream = await client.chat.completions.create(
+                model="plain", messages=ASK, stream=True, logprobs=True
+            )
+            got = []
+            async for chunk in stream:
+                choice = chunk.choices[0]
+                if choice.delta.content:
+                    got.append((choice.delta.content, [t.token for t in choice.logprobs.content]))
+        assert got == [
+            ("One is fine.", ["One", " is", " fine."]),
+            (" Two is too.", [" Two", " is", " too."]),
+        ]
+    assert behind.requests[0].body["logprobs"] is True
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"index": MAX_CALLS, "function": {"name": "x"}},
+        {"index": -1},
+        {"index": "0"},
+        {"index": 0, "function": {"arguments": "x" * 2_000_000}},
+        {"index": 0, "function": {"arguments": 7}},
+        7,
+    ],
+)
+async def test_tool_calls_that_are_none_break_the_stream(call):
+    with pytest.raises(StreamBrokenError):
+        await spoken([frame({"tool_calls": [call]})])
+
+
+async def test_reasoning_that_is_not_judged_is_not_sent():
+    script = [frame({"reasoning_content": "I think so."}), *words("All is well.")]
+    deltas, _ = await spoken(script)
+    assert "".join(delta.text for delta in deltas) == "All is well."
+
+
+async def test_when_to_come_again_is_kept():
+    with pytest.raises(RateLimitError) as raised:
+        await spoken((429, "Retry-After: 2.5", b"slow"))
+    assert raised.value.retry_after == 2.5
+    with pytest.raises(RateLimitError) as raised:
+        await spoken((429, "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT", b"slow"))
+    assert raised.value.retry_after is None
+
+
+LITELLM = """
+upstreams: {{a: {{model: hosted_vllm/fine, api_base: "{url}"}}}}
+models: {{plain: {{upstream: a}}}}
+server: {{port: 0{server}}}
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+async def test_any_provider_that_litellm_knows():
+    async with openai_server() as behind, gateway(behind.url, file=LITELLM) as serving:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            body = {"model": "plain", "messages": ASK, "user": "Ann", "max_completion_tokens": 50}
+            answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+            assert answer.json()["choices"][0]["message"]["content"].startswith("One is here.")
+            body["tools"] = [{"type": "function", "function": {"name": "x"}}]
+            answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+            assert answer.status_code == 400
+    assert behind.requests[0].body["max_tokens"] == 50
