@@ -15,6 +15,7 @@ ACROSS = {  # what is about no single module
     "test_tree",
     "test_web",
     "chunkers/test_laws",
+    "serve/test_clients",
 }
 
 
