@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-view bench-gateway bench-local notebooks docs package clean
+.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-local notebooks docs package clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -55,6 +55,9 @@ bench-view: $(VENV)/.dev ## Measure what seeing a run costs: folding, drawing, a
 
 bench-gateway: $(VENV)/.dev ## Measure the gateway: its cost, 500 streams at once, 20,000 requests
 	$(BIN)/python tests/benchmarks/gateway.py
+
+bench-exposure: $(VENV)/.dev ## Count what a client of the gateway sees of forty planted violations
+	$(BIN)/python tests/benchmarks/exposure.py
 
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
 	$(BIN)/python tests/benchmarks/local_model.py

@@ -12,6 +12,8 @@ from streamval.events import (
     QuickCheckEvent,
     RetryEvent,
     StreamingDoneEvent,
+    TokenEvent,
+    VerdictEvent,
 )
 from streamval.serve.frames import DONE, frame
 from streamval.serve.wire import REFUSAL, Answer, error_object
@@ -79,7 +81,7 @@ class Exchange:
             Exception: What ends the run. Nothing has been sent of its error then.
         """
         async for event in self._run:
-            if self._wants_events:
+            if self._wants_events and not isinstance(event, (TokenEvent, VerdictEvent)):
                 self._extras.append(self._answer.event_frame(_public(event)))
             match event:
                 case ChunkEvent():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import random
 import time
 
 import httpx
@@ -469,3 +470,59 @@ async def test_the_first_chunk_does_not_wait_for_the_second():
         await stream.close()
         await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
         assert behind.requests[0].gone_at >= before
+
+
+async def test_no_fault_at_any_byte_loses_repeats_or_leaks_a_character():
+    """The upstream's bytes come in pieces of any size, and end anywhere, in any way."""
+    good = "One is fine. Two is \U0001f600 fine.  Three\n\nis too. Four is fine. Five is here."
+    bad = good.replace("Four is fine", "Four is forbidden")
+    ends = [
+        "RESET",
+        "END",
+        b'\n\ndata: {"error": {"message": "x"}}\n\n',
+        b"\n\ndata: {broken\n\n",
+        "[DONE]",
+    ]
+    for seed in range(60):
+        dice = random.Random(seed)
+        text = dice.choice([good, bad])
+        raw = b"".join(
+            b"data: " + json.dumps(frame({"content": piece})).encode() + b"\n\n"
+            for piece in words(text)
+        )
+        end = dice.choice(ends)
+        if end == "[DONE]":
+            raw += b"data: " + json.dumps(frame({}, "stop")).encode() + b"\n\ndata: [DONE]\n\n"
+        else:
+            raw = raw[: dice.randrange(len(raw))]
+        cuts = sorted(dice.sample(range(len(raw) + 1), min(dice.randrange(1, 12), len(raw) + 1)))
+        pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+        script = [*pieces, "END" if end == "[DONE]" else end]
+        model = dice.choice(["plain", "strict", "whole"])
+        async with upstream(script) as behind, gateway(behind.url) as serving:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                answer = await client.post(
+                    f"{serving.url}/v1/chat/completions",
+                    json={"model": model, "messages": ASK, "stream": True},
+                )
+        if answer.status_code != 200:
+            assert "error" in answer.json(), seed
+            continue
+        frames = [
+            json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: {")
+        ]
+        got = "".join(
+            choice["delta"].get("content") or ""
+            for one in frames
+            for choice in one.get("choices", ())
+        )
+        assert text.startswith(got), seed
+        if model != "plain":
+            assert "forbidden" not in got, seed
+        reasons = [c["finish_reason"] for one in frames for c in one.get("choices", ())]
+        if answer.text.endswith("data: [DONE]\n\n"):
+            assert reasons[-1] in ("stop", "content_filter"), seed
+            assert reasons[-1] == "content_filter" or got == text, seed
+        else:
+            assert "error" in frames[-1], seed
+            assert end != "[DONE]" or (model, text) == ("strict", bad), seed
