@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("streamval.serve")
 
+BODY_SECONDS = 30.0
+"""How long a client may take to send what it asks."""
+
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
@@ -129,7 +132,7 @@ class Gateway:
         if not self._keys:
             return
         given = _digest(key_in(header) or "")
-        if sum(hmac.compare_digest(given, key) for key in self._keys) != 1:
+        if not sum(hmac.compare_digest(given, key) for key in self._keys):  # all of them, always
             message = "a key is needed: send it as `Authorization: Bearer …`"
             raise BadRequestError(message, status=401, code="invalid_api_key")
 
@@ -196,8 +199,9 @@ class Gateway:
         options = dict(asking.options)
         wanted = format_of(options.get("response_format"))
         shows = self.configuration.server.recent > 0
-        if relay is not None and "tools" in options:
-            rules = (*rules, ValidToolCalls(relay, validators_of(options["tools"]), rules))
+        if relay is not None:  # without tools, no call is valid
+            tools = validators_of(options.get("tools", []))
+            rules = (*rules, ValidToolCalls(relay, tools, rules))
         judge = model.judge_upstream or model.upstream
         try:
             pipeline: Pipeline[Any] = Pipeline(
@@ -215,6 +219,8 @@ class Gateway:
                 request = backend.request(asking.turns, **known_options(options))
             else:
                 request = GenerationRequest(asking.turns, options=options)
+        except BadRequestError:
+            raise
         except UsageError as error:
             raise BadRequestError(str(error)) from None
         run = pipeline.start_request(request)
@@ -252,7 +258,13 @@ class _Completions:
         gateway = self._gateway
         try:
             gateway.check_key(headers.get("authorization"))
-            body = await _body(receive, headers, gateway.configuration.server.max_body_bytes)
+            most = gateway.configuration.server.max_body_bytes
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    body = await _body(receive, headers, most)
+            except TimeoutError:
+                message = f"the body did not come within {BODY_SECONDS:g} seconds"
+                raise BadRequestError(message, status=408) from None
             asking = asked(body, self._kind)
             told.model, told.stream = asking.model, asking.stream
             run, relay, model = gateway.run_for(asking)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Any
 
 from json_schema_to_pydantic import create_model
 
+from streamval.errors import UsageError
 from streamval.serve.wire import BadRequestError
+
+MAX_SCHEMA = 128 * 1024
+"""Characters of a schema."""
 
 
 def format_of(response_format: object) -> type[Any] | None:
@@ -38,9 +44,18 @@ def format_of(response_format: object) -> type[Any] | None:
         message = "response_format must be of type text, json_object or json_schema"
         raise BadRequestError(message, param="response_format")
     try:
-        schema = response_format["json_schema"]["schema"]  # type: ignore[index]
-        made: type[Any] = create_model(schema)
+        written = json.dumps(response_format["json_schema"]["schema"])  # type: ignore[index]
+        if len(written) > MAX_SCHEMA:
+            message = f"it is longer than {MAX_SCHEMA:,} characters"
+            raise UsageError(message)
+        return _model_of(written)
     except Exception as error:  # whatever it says of a schema that a client wrote
         message = f"the schema of response_format cannot be used: {error}"
         raise BadRequestError(message[:500], param="response_format") from None
+
+
+@lru_cache(maxsize=64)
+def _model_of(schema: str) -> type[Any]:
+    """The model of a schema, made once: clients ask for the same again and again."""
+    made: type[Any] = create_model(json.loads(schema))
     return made

@@ -14,6 +14,7 @@ import aiohttp
 
 from streamval.backends.base import Backend, Delta
 from streamval.backends.continuing import continued
+from streamval.backends.options import SAMPLING
 from streamval.backends.secrets import without_secrets
 from streamval.errors import (
     AuthenticationError,
@@ -109,12 +110,17 @@ class OpenAIEndpoint(Endpoint):
         """The connections, opened on the running loop when they are first needed."""
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-            headers = {"Accept": "text/event-stream"}
+            # Not compressed: a few bytes could become very many.
+            headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
             if self.upstream.api_key:
                 headers["Authorization"] = f"Bearer {self.upstream.api_key}"
             connector = aiohttp.TCPConnector(limit=0)  # the gateway has its own limit
             self._session = aiohttp.ClientSession(
-                connector=connector, timeout=timeout, headers=headers, read_bufsize=2**18
+                connector=connector,
+                timeout=timeout,
+                headers=headers,
+                read_bufsize=2**18,
+                auto_decompress=False,
             )
         return self._session
 
@@ -154,7 +160,8 @@ class _OpenAIRelay(Relay):
         ended = False
         try:
             body = self._body(request)
-            response = await endpoint.session.post(endpoint.url, json=body)
+            # A redirect would take our key, and the client's words, to somebody else.
+            response = await endpoint.session.post(endpoint.url, json=body, allow_redirects=False)
             if response.status != 200:  # noqa: PLR2004  OK
                 raise await self._refused(response)
             kind = response.content_type
@@ -313,14 +320,23 @@ _TO_A_PROVIDER = frozenset(
 def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """What of a client's options shapes an answer, under the names that other backends know.
 
+    Only that: to those backends an option may say where to go, and as whom (`api_base`, `api_key`,
+    `extra_headers`), which is not for a client to say.
+
+    Raises:
+        BadRequestError: If there is another one.
+
     Example:
         >>> known_options({"user": "Ann", "max_completion_tokens": 9})
         {'max_tokens': 9}
     """
-    left_out = _TO_A_PROVIDER | {"response_format", "max_completion_tokens"}
-    known = {name: value for name, value in options.items() if name not in left_out}
-    if "max_completion_tokens" in options:
-        known.setdefault("max_tokens", options["max_completion_tokens"])
+    known = {}
+    for name, value in options.items():
+        if name in SAMPLING:
+            known["max_tokens" if name == "max_completion_tokens" else name] = value
+        elif name not in _TO_A_PROVIDER and name != "response_format":
+            message = f"this model takes no {name!r}"
+            raise BadRequestError(message, param=name)
     return known
 
 

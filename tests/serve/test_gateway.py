@@ -526,3 +526,16 @@ async def test_no_fault_at_any_byte_loses_repeats_or_leaks_a_character():
         else:
             assert "error" in frames[-1], seed
             assert end != "[DONE]" or (model, text) == ("strict", bad), seed
+
+
+async def test_a_body_that_never_comes_is_given_up(monkeypatch):
+    monkeypatch.setattr("streamval.serve.gateway.BODY_SECONDS", 0.2)
+    async with upstream([]) as behind, gateway(behind.url) as serving:
+        host, port = serving.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"
+        )
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+        writer.close()
+        assert behind.requests == []

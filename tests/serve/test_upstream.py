@@ -135,3 +135,38 @@ async def test_any_provider_that_litellm_knows():
             answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
             assert answer.status_code == 400
     assert behind.requests[0].body["max_tokens"] == 50
+
+
+async def test_a_redirect_takes_our_key_nowhere():
+    async with upstream(words("All is well.")) as thief:
+        redirect = (307, f"Location: {thief.url}/chat/completions", b"")
+        async with upstream(redirect) as behind, gateway(behind.url) as serving:
+            async with httpx.AsyncClient(trust_env=False) as client:
+                body = {"model": "plain", "messages": ASK}
+                answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+        assert answer.status_code == 502
+        assert thief.requests == []
+
+
+@pytest.mark.parametrize(
+    "name", ["api_base", "base_url", "api_key", "extra_headers", "extra_body", "mock_response"]
+)
+async def test_a_client_does_not_say_where_litellm_goes(name):
+    async with openai_server() as behind, gateway(behind.url, file=LITELLM) as serving:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            body = {"model": "plain", "messages": ASK, name: "http://127.0.0.1:1"}
+            answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == name
+        assert behind.requests == []
+
+
+async def test_a_tool_call_that_nobody_asked_for_never_arrives():
+    call = {"index": 0, "id": "1", "function": {"name": "delete_all", "arguments": "{}"}}
+    script = [frame({"tool_calls": [call]}), frame({}, "tool_calls")]
+    async with upstream(script) as behind, gateway(behind.url) as serving:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            body = {"model": "plain", "messages": ASK}
+            answer = (await client.post(f"{serving.url}/v1/chat/completions", json=body)).json()
+    assert answer["choices"][0]["finish_reason"] == "content_filter"
+    assert "delete_all" not in json.dumps(answer)
