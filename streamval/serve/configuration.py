@@ -19,14 +19,18 @@ from streamval.requirements.base import Requirement
 from streamval.requirements.function import stream_check
 from streamval.requirements.llm_judge import LLMaJRequirement
 from streamval.requirements.named import requirement_named
+from streamval.serve.upstream import Upstream, endpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
+KEY = r"^[!-~]{8,}$"
+"""A key: eight characters or more, of those that a header takes."""
+
 Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
 
 class ConfigurationError(UsageError):
@@ -35,43 +39,6 @@ class ConfigurationError(UsageError):
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Upstream(_Strict):
-    """A model behind the gateway.
-
-    Attributes:
-        model: ``local`` for the embedded one, ``openai/NAME`` for an endpoint of OpenAI's shape, else a
-            LiteLLM name.
-        api_base: Where the endpoint is, with its ``/v1``.
-        api_key: Its key.
-        completion: Which completions an ``openai/`` endpoint is asked for.
-        continues: How a chat's server continues the assistant's last message; see `OpenAIBackend`.
-        options: Sent with every request that does not say otherwise.
-        stall_timeout: Seconds without a delta before the upstream counts as broken.
-    """
-
-    model: Annotated[str, Field(min_length=1)]
-    api_base: str | None = None
-    api_key: str | None = Field(default=None, repr=False)
-    completion: Literal["chat", "text"] = "chat"
-    continues: Literal["message", "flag", "vllm"] | None = None
-    options: dict[str, Any] = Field(default_factory=dict)
-    stall_timeout: Seconds = 120.0
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> Upstream:
-        if self.model == "local" and (self.api_base or self.api_key or self.continues):
-            message = "the embedded model has no api_base, api_key or continues"
-            raise ValueError(message)
-        return self
-
-    @property
-    def can_continue(self) -> bool:
-        """Whether a repair may go on from what was good."""
-        if self.model == "local" or self.continues is not None:
-            return True
-        return self.model.startswith("openai/") and self.completion == "text"
 
 
 class RepairSettings(_Strict):
@@ -125,7 +92,7 @@ class ServerSettings(_Strict):
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    keys: list[Annotated[str, Field(min_length=8)]] = Field(default_factory=list, repr=False)
+    keys: list[Annotated[str, Field(pattern=KEY)]] = Field(default_factory=list, repr=False)
     max_runs: Positive = 256
     max_waiting: Annotated[int, Field(ge=0)] = 512
     max_body_bytes: Positive = 4 * 1024 * 1024
@@ -214,15 +181,18 @@ def parse_configuration(text: str, name: str, environment: Mapping[str, str]) ->
         document = yaml.compose(text, yaml.SafeLoader)
         problems: list[str] = []
         lines = dict(_lines(document, (), problems)) if document is not None else {}
+        plain = yaml.safe_load(text)
     except RecursionError:
         raise _refused(name, ["the file: it contains itself"]) from None
+    except (ValueError, TypeError) as error:
+        raise _refused(name, [f"the file: a value cannot be read: {error}"]) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}" if mark else "the file"
         raise _refused(name, [f"{where}: is no YAML: {getattr(error, 'problem', error)}"]) from None
     if problems:  # a key that is there twice
         raise _refused(name, problems)
-    value = _filled(yaml.safe_load(text), (), environment, lines, problems)
+    value = _filled(plain, (), environment, lines, problems)
     configuration = None
     try:
         configuration = Configuration.model_validate(value)
@@ -288,6 +258,11 @@ _Place = tuple[str | int, ...]
 def _wrong(configuration: Configuration) -> Iterator[tuple[_Place, str]]:
     """What is well written and cannot work, and where."""
     upstreams = configuration.upstreams
+    for name, upstream in upstreams.items():
+        try:
+            endpoint_of(upstream)
+        except Exception as error:  # of whatever package speaks to it
+            yield ("upstreams", name), str(error)
     for name, model in configuration.models.items():
         place: _Place = ("models", name)
         for field in ("upstream", "judge_upstream"):
@@ -329,6 +304,9 @@ def _lines(node: yaml.Node, place: _Place, problems: list[str]) -> Iterator[tupl
     if isinstance(node, yaml.MappingNode):
         seen = set()
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                problems.append(f"line {key.start_mark.line + 1}: a name must be a word")
+                continue
             if key.value in seen:
                 where = ".".join(map(str, (*place, key.value)))
                 problems.append(f"line {key.start_mark.line + 1}: {where}: is there twice")

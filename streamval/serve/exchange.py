@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from streamval.serve.upstream import Relay
     from streamval.serve.wire import Asked
 
+REASONS = ("stop", "length", "tool_calls", "content_filter")
+"""The finish reasons that clients know. Any other word of an upstream is not sent on."""
+
 STREAM = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -126,7 +129,7 @@ class Exchange:
 
     async def _finish(self, event: CompletedEvent) -> None:
         calls = self._relay.tool_calls if self._relay is not None else []
-        reason = self._reason or "stop"
+        reason = self._reason if self._reason in REASONS else "stop"
         if not self._asked.stream:
             text, logprobs = self._taken()
             whole = self._answer.whole(text, reason, event.usage, calls=calls, logprobs=logprobs)
@@ -161,7 +164,7 @@ class Exchange:
         """Send what was released."""
         frames = []
         for text, end in self._chunks:
-            logprobs = self._relay.logprobs_until(end) if self._relay is not None else ()
+            logprobs = self._relay.logprobs_of(text, end) if self._relay is not None else ()
             frames.append(self._answer.text(text, logprobs))
         self._sent += len(self._chunks)
         self._chunks.clear()
@@ -171,7 +174,7 @@ class Exchange:
     def _taken(self) -> tuple[str, list[Any]]:
         text = "".join(text for text, _ in self._chunks)
         end = self._chunks[-1][1] if self._chunks else 0
-        return text, self._relay.logprobs_until(end) if self._relay is not None else []
+        return text, self._relay.logprobs_of(text, end) if self._relay is not None else []
 
     def _taken_extras(self) -> list[bytes]:
         extras, self._extras = self._extras, []

@@ -25,6 +25,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = bytearray()
         self._data: list[bytes] = []
+        self._size = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Take a piece.
@@ -47,10 +48,11 @@ class FrameReader:
             line = line.rstrip(b"\r")  # noqa: PLW2901  the same line without its end
             if line.startswith(b"data:"):
                 self._data.append(line[5:].removeprefix(b" "))
+                self._size += len(line) + 1
             elif not line and self._data:
                 frames.append(b"\n".join(self._data))
-                self._data = []
-        if sum(map(len, self._data)) > MAX_FRAME:
+                self._data, self._size = [], 0
+        if self._size > MAX_FRAME:
             message = f"the upstream sent a frame of more than {MAX_FRAME:,} bytes"
             raise StreamBrokenError(message)
         return frames

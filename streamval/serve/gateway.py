@@ -25,14 +25,18 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from streamval.backends.base import GenerationRequest
 from streamval.errors import (
     BackendError,
+    ConnectionFailedError,
     RateLimitError,
     StallError,
+    StreamBrokenError,
     UsageError,
 )
 from streamval.pipeline.pipeline import Pipeline
@@ -42,13 +46,13 @@ from streamval.serve.limits import FullError, Places
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of
-from streamval.serve.tools import ValidToolCalls, validators_of
+from streamval.serve.tools import Decoded, ValidToolCalls, validators_of
 from streamval.serve.upstream import RefusedRequestError, Relay, endpoint_of, known_options
 from streamval.serve.wire import BadRequestError, asked, error_object
 from streamval.view.watch import fixed_part, not_found
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
@@ -105,8 +109,17 @@ class Gateway:
                 Route("/healthz", _healthy),
                 Route("/readyz", self._ready),
             ],
+            middleware=self._middleware(),
             lifespan=self._lifespan,
         )
+        self.app.router.redirect_slashes = False
+
+    def _middleware(self) -> list[Middleware]:
+        """Without keys, a name that leads here is not enough: any page may have one made (DNS rebinding)."""
+        if self._keys:
+            return []
+        hosts = ["127.0.0.1", "localhost", "[::1]", "::1"]
+        return [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)]
 
     def drain(self) -> None:
         """Take no new runs: the server has been told to stop."""
@@ -123,15 +136,36 @@ class Gateway:
 
     # Who asks
 
-    def check_key(self, header: str | None) -> None:
+    def check_origin(self, headers: Mapping[str, str]) -> None:
+        """Refuse what a page of somebody else may make a browser send, where no key says who asks.
+
+        Raises:
+            BadRequestError: With status 415, or 503 while the server drains.
+        """
+        if self.draining:
+            message = "the server is stopping; try again"
+            raise BadRequestError(message, status=503, code="draining")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if not self._keys and kind != "application/json":
+            message = "send application/json"
+            raise BadRequestError(message, status=415)
+
+    def check_key(self, header: str | None, *, by_browser: bool = True) -> None:
         """Refuse a client without a key, where there are keys. In constant time for any key.
+
+        Args:
+            header: What it says of itself.
+            by_browser: Whether a browser may say it (``Basic``), which it does for any page that asks.
 
         Raises:
             BadRequestError: With status 401.
         """
         if not self._keys:
             return
-        given = _digest(key_in(header) or "")
+        said = (header or "").strip()
+        given = _digest(
+            (key_in(said) if by_browser or said[:6].lower() == "bearer" else None) or ""
+        )
         if not sum(hmac.compare_digest(given, key) for key in self._keys):  # all of them, always
             message = "a key is needed: send it as `Authorization: Bearer …`"
             raise BadRequestError(message, status=401, code="invalid_api_key")
@@ -200,8 +234,11 @@ class Gateway:
         wanted = format_of(options.get("response_format"))
         shows = self.configuration.server.recent > 0
         if relay is not None:  # without tools, no call is valid
-            tools = validators_of(options.get("tools", []))
+            own = self.configuration.upstreams[model.upstream].options
+            tools = validators_of(options.get("tools", own.get("tools", [])))
             rules = (*rules, ValidToolCalls(relay, tools, rules))
+        if wanted is not None:
+            rules = (*rules, Decoded(self._requirements[asking.model]))
         judge = model.judge_upstream or model.upstream
         try:
             pipeline: Pipeline[Any] = Pipeline(
@@ -223,10 +260,7 @@ class Gateway:
             raise
         except UsageError as error:
             raise BadRequestError(str(error)) from None
-        run = pipeline.start_request(request)
-        if shows:
-            self.recent.add(run)
-        return run, relay, model
+        return pipeline.start_request(request), relay, model
 
 
 class _Completions:
@@ -257,7 +291,8 @@ class _Completions:
     ) -> None:
         gateway = self._gateway
         try:
-            gateway.check_key(headers.get("authorization"))
+            gateway.check_key(headers.get("authorization"), by_browser=False)
+            gateway.check_origin(headers)
             most = gateway.configuration.server.max_body_bytes
             try:
                 async with asyncio.timeout(BODY_SECONDS):
@@ -270,6 +305,8 @@ class _Completions:
             run, relay, model = gateway.run_for(asking)
             work = self._run(exchange, told, asking, run, relay, model, headers)
             await _unless_gone(work, receive, told)
+        except _GoneError:
+            told.outcome = "client gone"
         except FullError as error:
             gateway.metrics.refused.labels("busy").inc()
             told.outcome, told.status = "busy", 429
@@ -297,22 +334,25 @@ class _Completions:
             names = tuple(requirement.name for requirement in run.requirements)
             run.subscribe(gateway.metrics.of(asking.model, names))
             run.subscribe(told.note)
+            if gateway.configuration.server.recent:
+                gateway.recent.add(run)
             exchange.begin(asking, run, relay, model, wants_events="x-streamval-events" in headers)
             try:
                 async with run:
                     await exchange.answer()
             except BackendError as error:
                 told.error = type(error).__name__
-                status, kind = _status_of(error)
+                status, kind, said = _told_of(error)
+                log.warning("%s: %s", told.request_id, json.dumps(str(error)[:300]))
                 more = {}
                 if isinstance(error, RateLimitError) and error.retry_after is not None:
                     more["retry-after"] = str(round(error.retry_after))
-                await exchange.break_off(status, error_object(str(error), kind), more)
+                await exchange.break_off(status, error_object(said, kind), more)
             except Exception as error:
                 told.error = type(error).__name__
                 log.exception("a run of %s raised", asking.model)
-                said = error_object("the answer could not be judged", "server_error")
-                await exchange.break_off(500, said)
+                unjudged = error_object("the answer could not be judged", "server_error")
+                await exchange.break_off(500, unjudged)
             finally:
                 told.status = exchange.status
                 told.outcome = told.outcome or exchange.outcome
@@ -369,6 +409,10 @@ class _RequestLog:
         log.info("%s", json.dumps(line))
 
 
+class _GoneError(Exception):
+    """The client has gone before it had said what it asks."""
+
+
 async def _body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
     """The request's body, if it is not too long.
 
@@ -385,7 +429,7 @@ async def _body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise asyncio.CancelledError
+            raise _GoneError
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
         if size > most:
@@ -416,15 +460,20 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-def _status_of(error: BackendError) -> tuple[int, str]:
+def _told_of(error: BackendError) -> tuple[int, str, str]:
+    """Status, kind and words for a client: none of the upstream's, which were not judged."""
     match error:
         case RateLimitError():
-            return 429, "rate_limit_error"
+            return 429, "rate_limit_error", "the upstream asks for fewer requests"
         case StallError():
-            return 504, "upstream_timeout"
-        case RefusedRequestError():
-            return 400, "invalid_request_error"
-    return 502, "upstream_error"
+            return 504, "upstream_timeout", "the upstream is silent"
+        case RefusedRequestError():  # about what the client asked, before anything was written
+            return 400, "invalid_request_error", str(error)
+        case StreamBrokenError():
+            return 502, "upstream_error", "the upstream broke off"
+        case ConnectionFailedError():
+            return 502, "upstream_error", "the upstream does not answer"
+    return 502, "upstream_error", "the upstream failed"
 
 
 def _refusal(error: BadRequestError) -> Response:

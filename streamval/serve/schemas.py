@@ -9,6 +9,7 @@ from typing import Any
 from json_schema_to_pydantic import create_model
 
 from streamval.errors import UsageError
+from streamval.serve.tools import check_schema
 from streamval.serve.wire import BadRequestError
 
 MAX_SCHEMA = 128 * 1024
@@ -57,5 +58,7 @@ def format_of(response_format: object) -> type[Any] | None:
 @lru_cache(maxsize=64)
 def _model_of(schema: str) -> type[Any]:
     """The model of a schema, made once: clients ask for the same again and again."""
-    made: type[Any] = create_model(json.loads(schema))
+    read = json.loads(schema)
+    check_schema(read)
+    made: type[Any] = create_model(read)
     return made

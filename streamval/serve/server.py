@@ -113,7 +113,7 @@ class Server(uvicorn.Server):
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Drain: a second signal stops at once."""
+        """Drain; a second Ctrl-C stops at once."""
         self._gateway.drain()
         super().handle_exit(sig, frame)
 

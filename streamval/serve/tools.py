@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextvars import ContextVar
 from copy import copy
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import regex
-from jsonschema import Draft202012Validator, SchemaError
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema import SchemaError as JSONSchemaError
 from jsonschema.validators import extend
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 from referencing import Registry
 
 from streamval.requirements.base import Requirement
@@ -25,34 +28,103 @@ if TYPE_CHECKING:
     from streamval.serve.upstream import Relay
     from streamval.types.context import Context
 
-PATTERN_SECONDS = 0.1
-"""How long a pattern of a client's schema may take. One that backtracks for ever would stop us all."""
-
-MAX_SCHEMA = 256 * 1024
+MAX_SCHEMA = 128 * 1024
 """Characters of the schemas of a request's tools."""
+
+MAX_REFERENCES = 2_000
+"""References that are followed in judging one call: a schema that refers to itself twice could else take
+for ever."""
 
 
 def _pattern(_: object, wanted: str, instance: object, __: object) -> Iterator[Exception]:
-    from jsonschema import ValidationError
-
-    if isinstance(instance, str):
-        try:
-            found = regex.search(wanted, instance, timeout=PATTERN_SECONDS)
-        except (regex.error, TimeoutError):
-            yield ValidationError(f"the pattern {wanted!r} cannot be matched")
-            return
-        if not found:
-            yield ValidationError(f"{instance!r} does not match {wanted!r}")
+    if isinstance(instance, str) and not _matcher(wanted).isinstance_python(instance):
+        yield ValidationError(f"it does not match {wanted!r}")
 
 
-def _no_pattern(_: object, __: object, ___: object, ____: object) -> Iterator[Exception]:
-    yield from ()
+def _reference(validator: Any, ref: str, instance: object, schema: Any) -> Iterator[Exception]:
+    left = _left.get() - 1
+    _left.set(left)
+    if left < 0:
+        raise _TooMuchError
+    yield from _follow(validator, ref, instance, schema)
 
 
-# Patterns as names of properties are left out: they cannot be matched within a time.
-_Validator: Any = extend(
-    Draft202012Validator, {"pattern": _pattern, "patternProperties": _no_pattern}
-)
+class _TooMuchError(Exception):
+    """Judging by this schema takes too long."""
+
+
+_left: ContextVar[int] = ContextVar("streamval_references_left", default=MAX_REFERENCES)
+_follow = Draft202012Validator.VALIDATORS["$ref"]
+_Validator: Any = extend(Draft202012Validator, {"pattern": _pattern, "$ref": _reference})
+
+
+@lru_cache(maxsize=256)
+def _matcher(pattern: str) -> SchemaValidator:
+    """Matches by the engine of pydantic (Rust's), which takes linear time and bounds what it compiles."""
+    return SchemaValidator(core_schema.str_schema(pattern=pattern))
+
+
+def check_schema(schema: object) -> None:
+    """Refuse a schema that a client could stop the server with.
+
+    Raises:
+        ValueError: If it is no schema, or has what cannot be judged within a time.
+    """
+    _Validator.check_schema(schema)
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            for name in ("patternProperties", "$dynamicRef", "$recursiveRef"):
+                if name in part and not isinstance(part.get("type"), dict):
+                    message = f"{name} is not judged"
+                    raise ValueError(message)
+            if isinstance(pattern := part.get("pattern"), str):
+                try:
+                    _matcher(pattern)
+                except SchemaError as error:  # of pydantic
+                    message = f"the pattern {pattern[:60]!r} cannot be used"
+                    raise ValueError(message) from error
+            waiting += part.values()
+    if _expanded(schema) > MAX_EXPANDED:
+        message = "it is too large, its references followed"
+        raise ValueError(message)
+
+
+MAX_EXPANDED = 20_000
+"""Parts of a schema, each reference counted as what it leads to."""
+
+
+def _expanded(schema: object) -> int:
+    """How many parts a schema has, each reference counted as what it leads to."""
+    sizes: dict[str, int] = {}
+
+    def size(part: object) -> int:
+        if isinstance(part, list):
+            return 1 + sum(map(size, part))
+        if not isinstance(part, dict):
+            return 1
+        ref = part.get("$ref")
+        led = 0
+        if isinstance(ref, str) and ref.startswith("#"):
+            if ref not in sizes:
+                sizes[ref] = 1  # while it is counted: one that refers to itself ends here
+                sizes[ref] = size(_at(schema, ref))
+            led = sizes[ref]
+        return min(1 + led + sum(map(size, part.values())), 10**12)
+
+    # What only references lead to is counted there, and definitions not once more.
+    return size(schema)
+
+
+def _at(schema: object, ref: str) -> object:
+    part: Any = schema
+    for step in ref.removeprefix("#").split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        part = part.get(name) if isinstance(part, dict) else None
+    return part
 
 
 def validators_of(tools: object) -> dict[str, Validator]:
@@ -62,18 +134,22 @@ def validators_of(tools: object) -> dict[str, Validator]:
         BadRequestError: If they are no tools, or a schema is none.
     """
     if not isinstance(tools, list) or len(json.dumps(tools)) > MAX_SCHEMA:
-        message = "tools must be a list of functions, and no longer than 256 kB"
+        message = "tools must be a list of functions, and no longer than 128 kB"
         raise BadRequestError(message, param="tools")
     validators = {}
     for at, tool in enumerate(tools):
         try:
             function = tool["function"]
             name, schema = function["name"], function.get("parameters") or {}
-            _Validator.check_schema(schema)
+            check_schema(schema)
             # Its own registry: references lead nowhere but into the schema itself.
             validators[str(name)] = _Validator(schema, registry=Registry())
-        except (TypeError, KeyError, SchemaError, RecursionError) as error:
-            why = getattr(error, "message", "it needs type, and function with name and parameters")
+        except (TypeError, KeyError) as error:
+            del error
+            message = f"tool {at} is none: it needs type, and function with name and parameters"
+            raise BadRequestError(message, param=f"tools[{at}]") from None
+        except (ValueError, JSONSchemaError, RecursionError) as error:
+            why = str(getattr(error, "message", error))[:200]
             message = f"tool {at} is none: {why}"
             raise BadRequestError(message, param=f"tools[{at}]") from None
     return validators
@@ -114,14 +190,9 @@ class ValidToolCalls(Requirement):
             why = self._complaint(name, arguments)
             if why is not None:
                 return ValidationResult(False, reason=why)
-            for rule in self._rules:
-                judged = ctx.with_output(arguments)
-                result = await judge_whole(copy(rule), backend, judged, streamed=False)
-                if not result:
-                    why = result.reason or result.error or "not met"
-                    return ValidationResult(
-                        False, reason=f"the arguments of {name}: {rule.name}: {why}"
-                    )
+            judged = await _judged(decoded(arguments), self._rules, backend, ctx)
+            if judged is not None:
+                return ValidationResult(False, reason=f"the arguments of {name}: {judged}")
         return ValidationResult(True)
 
     def _complaint(self, name: str, arguments: str) -> str | None:
@@ -133,10 +204,63 @@ class ValidToolCalls(Requirement):
         except (ValueError, RecursionError):
             return f"the arguments of {name} are no JSON"
         try:
+            _left.set(MAX_REFERENCES)
             error = next(iter(validator.iter_errors(value)), None)
-        except Exception as unresolved:  # a reference that leads nowhere
+        except Exception as unresolved:  # a reference that leads nowhere, or to too many others
             return f"the schema of {name} cannot be used: {type(unresolved).__name__}"
         if error is None:
             return None
         where = "".join(f"[{part!r}]" for part in error.absolute_path)
         return f"the arguments of {name}{where}: {error.message[:300]}"
+
+
+class Decoded(Requirement):
+    """JSON meets the other requirements as what it means, too: an escape may hide a word from them.
+
+    Args:
+        rules: The other requirements.
+    """
+
+    def __init__(self, rules: Sequence[Requirement]) -> None:
+        super().__init__("what the JSON says meets the rules")
+        self._rules = tuple(rules)
+
+    async def validate(
+        self,
+        backend: Backend | None,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,
+        model_options: Mapping[str, Any] | None = None,
+    ) -> ValidationResult:
+        """Judge the JSON with its escapes resolved."""
+        del format, model_options
+        written = str(ctx.last_output() or "")
+        if "\\" not in written:  # it means what it says
+            return ValidationResult(True)
+        judged = await _judged(decoded(written), self._rules, backend, ctx)
+        return ValidationResult(judged is None, reason=judged)
+
+
+def decoded(written: str) -> str:
+    """JSON without escapes, as far as JSON can be; what is none as it is.
+
+    Example:
+        >>> decoded('{"a": "\\u0062ad"}')
+        '{"a": "bad"}'
+    """
+    try:
+        return json.dumps(json.loads(written), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return written
+
+
+async def _judged(
+    text: str, rules: Sequence[Requirement], backend: Backend | None, ctx: Context
+) -> str | None:
+    """What the first of the rules says that a text does not meet."""
+    for rule in rules:
+        result = await judge_whole(copy(rule), backend, ctx.with_output(text), streamed=False)
+        if not result:
+            return f"{rule.name}: {result.reason or result.error or 'not met'}"
+    return None

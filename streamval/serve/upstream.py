@@ -7,10 +7,12 @@ tenth, and a client's request goes through as it is, with what no package knows.
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import aiohttp
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamval.backends.base import Backend, Delta
 from streamval.backends.continuing import continued
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from streamval.backends.base import GenerationRequest
-    from streamval.serve.configuration import Upstream
     from streamval.serve.wire import Asked
     from streamval.types.context import Message
 
@@ -43,8 +44,49 @@ A_DAY = 86_400.0
 SHOWN = 300
 """Characters of a server's message that an error repeats."""
 
-MAX_CALLS, MAX_ARGUMENTS = 128, 1024 * 1024
-"""Tool calls in an answer, and characters of one call's arguments, at most."""
+MAX_CALLS, MAX_ARGUMENTS, MAX_LOGPROBS = 32, 256 * 1024, 100_000
+"""Tool calls in an answer, characters of one call, and tokens that wait to be sent, at most."""
+
+_CALL_ID = re.compile(r"[\w.:-]{1,128}")
+
+
+class Upstream(BaseModel):
+    """A model behind the gateway.
+
+    Attributes:
+        model: ``local`` for the embedded one, ``openai/NAME`` for an endpoint of OpenAI's shape, else a
+            LiteLLM name.
+        api_base: Where the endpoint is, with its ``/v1``.
+        api_key: Its key.
+        completion: Which completions an ``openai/`` endpoint is asked for.
+        continues: How a chat's server continues the assistant's last message; see `OpenAIBackend`.
+        options: Sent with every request that does not say otherwise.
+        stall_timeout: Seconds without a delta before the upstream counts as broken.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: Annotated[str, Field(pattern=r"^[^/\s]+(/[^\s]+)?$")]
+    api_base: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
+    api_key: Annotated[str, Field(pattern=r"^[!-~]+$")] | None = Field(default=None, repr=False)
+    completion: Literal["chat", "text"] = "chat"
+    continues: Literal["message", "flag", "vllm"] | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    stall_timeout: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 120.0
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Upstream:
+        if self.model == "local" and (self.api_base or self.api_key or self.continues):
+            message = "the embedded model has no api_base, api_key or continues"
+            raise ValueError(message)
+        return self
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether a repair may go on from what was good."""
+        if self.model == "local" or self.continues is not None:
+            return True
+        return self.model.startswith("openai/") and self.completion == "text"
 
 
 class Relay(Backend):
@@ -59,10 +101,15 @@ class Relay(Backend):
         self.tool_calls: list[dict[str, Any]] = []
         self.logprobs: list[tuple[int, Any]] = []
 
-    def logprobs_until(self, end: int) -> list[Any]:
-        """Take those of the tokens that end by an offset."""
-        taken = [entry for at, entry in self.logprobs if at <= end]
-        self.logprobs = self.logprobs[len(taken) :]
+    def logprobs_of(self, text: str, end: int) -> list[Any]:
+        """Take those of the tokens of a text that ends at an offset, and that it really has."""
+        start = end - len(text)
+        taken = [
+            entry
+            for at, entry in self.logprobs
+            if start < at <= end and text[: at - start].endswith(entry["token"])
+        ]
+        self.logprobs = [(at, entry) for at, entry in self.logprobs if at > end]
         return taken
 
 
@@ -121,6 +168,7 @@ class OpenAIEndpoint(Endpoint):
                 headers=headers,
                 read_bufsize=2**18,
                 auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),  # nothing of one client for another
             )
         return self._session
 
@@ -167,6 +215,9 @@ class _OpenAIRelay(Relay):
             kind = response.content_type
             if kind != "text/event-stream":
                 message = f"{self.model} answered with {kind}, which is no stream; check api_base"
+                raise StreamBrokenError(message)
+            if response.headers.get("Content-Encoding", "identity") != "identity":
+                message = f"{self.model} sent a compressed stream, which it was not asked for"
                 raise StreamBrokenError(message)
             reader = FrameReader()
             at = len(request.prefix or "")
@@ -222,8 +273,14 @@ class _OpenAIRelay(Relay):
             for fragment in said.get("tool_calls") or ():
                 self._add_call(fragment)
             for entry in (choice.get("logprobs") or {}).get("content") or ():
-                at += len(entry["token"])
-                self.logprobs.append((at, entry))
+                token, logprob = entry["token"], float(entry["logprob"])
+                at += len(token)
+                # Nothing else of it: what it says beside the token was not judged.
+                kept = {"token": token, "logprob": logprob, "bytes": None, "top_logprobs": []}
+                self.logprobs.append((at, kept))
+            if len(self.logprobs) > MAX_LOGPROBS:
+                message = f"{self.model} sent log probabilities that are of no text"
+                raise StreamBrokenError(message)
             reason = choice.get("finish_reason")
             refusal = said.get("refusal")
             return Delta(
@@ -244,12 +301,14 @@ class _OpenAIRelay(Relay):
             raise StreamBrokenError(message)
         calls = self.tool_calls
         while len(calls) <= at:
-            calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+            called = {"name": "", "arguments": ""}
+            calls.append({"id": f"call_{len(calls)}", "type": "function", "function": called})
         call, function = calls[at], fragment.get("function") or {}
-        call["id"] = fragment.get("id") or call["id"]
+        if isinstance(given := fragment.get("id"), str) and _CALL_ID.fullmatch(given):
+            call["id"] = given
         call["function"]["name"] += function.get("name") or ""
         call["function"]["arguments"] += function.get("arguments") or ""
-        if len(call["function"]["arguments"]) > MAX_ARGUMENTS:
+        if len(call["function"]["arguments"]) + len(call["function"]["name"]) > MAX_ARGUMENTS:
             message = f"{self.model} sent a tool call of more than {MAX_ARGUMENTS:,} characters"
             raise StreamBrokenError(message)
 
@@ -258,7 +317,7 @@ class _OpenAIRelay(Relay):
         said = (await response.content.read(4096)).decode("utf-8", "replace")
         try:
             said = json.loads(said)["error"]["message"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             said = said.strip().splitlines()[0] if said.strip() else response.reason or ""
         why = f"{response.status}: {self._shown(said)}"
         match response.status:

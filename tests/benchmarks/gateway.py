@@ -75,7 +75,7 @@ async def one(port, model):
     began = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     writer.write(
-        b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     )
     await reader.readuntil(b"\r\n\r\n")

@@ -119,6 +119,14 @@ def test_every_mistake_is_named_at_its_line():
             ('host: 127.0.0.1, port: 8080, keys: ["${A_KEY}"]', "host: 0.0.0.0"),
             "line 18: server: without keys",
         ),
+        (('${A_KEY}"], max_runs', 'ключ-ключ"], max_runs'), "line 18: server.keys.0"),
+        (("https://example.com/v1", "not a url"), "line 3: upstreams.main.api_base"),
+        (("openai/gpt-4o-mini", "openai/"), "line 3: upstreams.main.model"),
+        (
+            ("{model: local}", "{model: local, options: {nope: 1}}"),
+            "line 4: upstreams.local: there is no",
+        ),
+        (("max_runs: 256", "ping_seconds: 1.0e+300"), "line 18: server.ping_seconds"),
         (("models:", "modles:"), "models: is missing"),
         (("chunking: sentence", "chunking: [sentence"), "is no YAML"),
         (("  main:", "\tmain:"), "line 3: is no YAML"),
@@ -132,7 +140,22 @@ def test_what_cannot_be_served_is_said(change, says):
     )
 
 
-@pytest.mark.parametrize("text", ["", "7", "[1]", "a: &a [*a]", "upstreams: {}\nmodels: {}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "",
+            "7",
+            "[1]",
+            "a: &a [*a]",
+            "upstreams: {}\nmodels: {}",
+            "!foo x",
+            "!!python/object:os.x {}",
+        ),
+        *("? [a, b]\n: 1", "a: {? [b] : 1}", "a: !!int xx", "a: 2020-99-99", "a: {<<: 5}"),
+        *("a: !!binary x", f"a: {'9' * 5000}", "a: \x00"),
+    ],
+)
 def test_a_file_that_is_none(text):
     assert mistakes(text)
 

@@ -37,3 +37,11 @@ def test_a_frame_without_an_end_is_refused(monkeypatch):
     with pytest.raises(StreamBrokenError, match="a frame of more than 100 bytes"):
         for _ in range(50):
             reader.feed(b"data: xxxx\n")
+
+
+def test_empty_lines_of_data_count_too(monkeypatch):
+    monkeypatch.setattr(frames, "MAX_FRAME", 1000)
+    reader = FrameReader()
+    with pytest.raises(StreamBrokenError):
+        for _ in range(100):
+            reader.feed(b"data:\n" * 10)

@@ -318,7 +318,7 @@ async def test_a_client_that_reads_slowly_holds_its_upstream_back_and_nobody_els
         reader, writer = await asyncio.open_connection(host, int(port), limit=1)
         body = json.dumps({"model": "plain", "messages": ASK, "stream": True})
         writer.write(
-            f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
         )
         await writer.drain()
         await reader.readexactly(1)  # and then no more
@@ -366,7 +366,11 @@ async def test_a_client_that_reads_slowly_holds_its_upstream_back_and_nobody_els
 async def test_what_cannot_be_served_is_refused_before_anything_is_asked(body, param):
     async with upstream([]) as behind, gateway(behind.url) as serving:
         async with httpx.AsyncClient(trust_env=False) as client:
-            answer = await client.post(f"{serving.url}/v1/chat/completions", content=body)
+            answer = await client.post(
+                f"{serving.url}/v1/chat/completions",
+                content=body,
+                headers={"content-type": "application/json; charset=utf-8"},
+            )
             unknown = await client.post(
                 f"{serving.url}/v1/chat/completions", json={"model": "x", "messages": ASK}
             )
@@ -534,8 +538,60 @@ async def test_a_body_that_never_comes_is_given_up(monkeypatch):
         host, port = serving.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
         )
         assert (await reader.readline()).startswith(b"HTTP/1.1 408")
         writer.close()
         assert behind.requests == []
+
+
+async def test_without_keys_no_page_of_somebody_else_gets_through():
+    async with (
+        upstream(words("All is well.")) as behind,
+        gateway(behind.url, server=", recent: 2") as serving,
+    ):
+        async with httpx.AsyncClient(trust_env=False, base_url=serving.url) as client:
+            assert (await client.get("/", headers={"host": "evil.example"})).status_code == 400
+            body = json.dumps({"model": "plain", "messages": ASK})
+            simple = {"content-type": "text/plain", "origin": "https://evil.example"}
+            answer = await client.post("/v1/chat/completions", content=body, headers=simple)
+            assert answer.status_code == 415
+    settings = ", keys: [key-of-ann]"
+    async with upstream([]) as behind, gateway(behind.url, server=settings) as serving:
+        async with httpx.AsyncClient(trust_env=False, base_url=serving.url) as client:
+            answer = await client.post(
+                "/v1/chat/completions", content=body, auth=("me", "key-of-ann"), headers=simple
+            )
+            assert answer.status_code == 401  # a browser sends that for any page
+        assert behind.requests == []
+
+
+async def test_requests_that_are_refused_do_not_push_out_what_the_page_shows():
+    settings = ", recent: 2, max_runs: 1, max_waiting: 0"
+    script = [*words("One is fine. Two "), 0.5, "too."]
+    async with upstream(script) as behind, gateway(behind.url, server=settings) as serving:
+        async with httpx.AsyncClient(trust_env=False, base_url=serving.url, timeout=60) as client:
+            body = {"model": "plain", "messages": ASK}
+            answers = await asyncio.gather(
+                *(client.post("/v1/chat/completions", json=body) for _ in range(6))
+            )
+            assert sorted(answer.status_code for answer in answers) == [200] + [429] * 5
+            page = (await client.get("/")).text
+        assert page.count("<tr>") == 2
+        assert "One is fine." in page
+
+
+async def test_a_client_that_goes_in_its_own_body_is_no_error(caplog):
+    async with upstream([]) as behind, gateway(behind.url) as serving:
+        host, port = serving.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+        writer.write(
+            f"{head}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{{".encode()
+        )
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.close()
+        await asyncio.sleep(0.1)
+        assert behind.requests == []
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

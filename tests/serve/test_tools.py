@@ -6,7 +6,8 @@ import time
 import openai
 import pytest
 
-from streamval.serve.tools import validators_of
+from streamval.serve.schemas import format_of
+from streamval.serve.tools import ValidToolCalls, validators_of
 from streamval.serve.wire import REFUSAL, BadRequestError
 from tests.support.gateway import gateway
 from tests.support.upstream import frame, upstream
@@ -142,3 +143,64 @@ async def test_a_schema_that_means_harm_costs_no_time_and_fetches_nothing(schema
         whole = await client.chat.completions.create(model="plain", messages=ASK, tools=[tool])
     assert whole.choices[0].finish_reason == "content_filter"
     assert time.process_time() - before < 20
+
+
+NESTED = {"type": "object", "$ref": "#/$defs/d0", "$defs": {}}
+for _n in range(24):
+    NESTED["$defs"][f"d{_n}"] = {"allOf": [{"$ref": f"#/$defs/d{_n + 1}"}] * 2}
+NESTED["$defs"]["d24"] = {}
+TWICE = {
+    "$ref": "#/$defs/d",
+    "$defs": {
+        "d": {"anyOf": [{"properties": {"a": {"$ref": "#/$defs/d"}}, "required": ["b"]}] * 2}
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False},
+        {"type": "string", "pattern": "(?:(?:(?:a{500}){500}){500}){500}"},
+        {"type": "string", "pattern": "(?=lookahead)"},
+        NESTED,
+    ],
+)
+def test_a_schema_that_could_stop_the_server_is_refused(schema):
+    before = time.process_time()
+    with pytest.raises(BadRequestError):
+        validators_of([{"type": "function", "function": {"name": "x", "parameters": schema}}])
+    with pytest.raises(BadRequestError):
+        format_of({"type": "json_schema", "json_schema": {"schema": schema}})
+    assert time.process_time() - before < 10
+
+
+def test_a_schema_that_refers_to_itself_is_judged_within_bounds():
+    validators = validators_of(
+        [{"type": "function", "function": {"name": "x", "parameters": TWICE}}]
+    )
+    deep = "{}"
+    for _ in range(40):
+        deep = f'{{"a": {deep}}}'
+    judge = ValidToolCalls(None, validators, ())
+    before = time.process_time()
+    assert "cannot be used" in judge._complaint("x", deep) or judge._complaint("x", deep)
+    assert time.process_time() - before < 10
+
+
+async def test_an_escape_hides_nothing_from_the_rules():
+    whole, (calls, reason, _), _ = await answered(
+        "careful", call('{"city": "A \\u0066orbidden place"}')
+    )
+    assert (whole.message.tool_calls, calls, reason) == (None, [], "content_filter")
+    said = ['{"name": ', '"\\u0066orbidden', ' place"}']
+    async with (
+        upstream(said) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        answer = await client.chat.completions.create(
+            model="whole", messages=ASK, response_format={"type": "json_object"}
+        )
+    assert answer.choices[0].finish_reason == "content_filter"
+    assert not answer.choices[0].message.content

@@ -8,8 +8,7 @@ import pytest
 
 from streamval.backends.base import GenerationRequest
 from streamval.errors import RateLimitError, StreamBrokenError
-from streamval.serve.configuration import Upstream
-from streamval.serve.upstream import MAX_CALLS, endpoint_of, merged
+from streamval.serve.upstream import MAX_CALLS, Upstream, endpoint_of, merged
 from streamval.serve.wire import asked
 from streamval.types.context import Message
 from tests.support.gateway import gateway
@@ -170,3 +169,34 @@ async def test_a_tool_call_that_nobody_asked_for_never_arrives():
             answer = (await client.post(f"{serving.url}/v1/chat/completions", json=body)).json()
     assert answer["choices"][0]["finish_reason"] == "content_filter"
     assert "delete_all" not in json.dumps(answer)
+
+
+async def test_nothing_beside_the_text_carries_what_was_not_judged():
+    evil = "forbidden"
+    entry = {
+        "token": "One",
+        "logprob": -1,
+        "bytes": [1],
+        "top_logprobs": [{"token": evil, "logprob": -1}],
+        "x": evil,
+    }
+    script = [
+        frame(
+            {"content": "One is fine."},
+            logprobs={"content": [entry, {"token": evil, "logprob": 0}]},
+        ),
+        frame({}, evil, logprobs={"content": [{"token": "", "logprob": 0, "x": evil}]}),
+    ]
+    async with upstream(script) as behind, gateway(behind.url) as serving:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+            for stream in (True, False):
+                body = {"model": "plain", "messages": ASK, "stream": stream, "logprobs": True}
+                answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+                assert "One is fine." in answer.text
+                assert evil not in answer.text
+    async with upstream([*words("One is fine. Two is"), {"error": {"message": evil}}]) as behind:
+        async with gateway(behind.url) as serving, httpx.AsyncClient(trust_env=False) as client:
+            body = {"model": "plain", "messages": ASK, "stream": True}
+            answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+            assert "the upstream broke off" in answer.text
+            assert evil not in answer.text
