@@ -56,8 +56,9 @@ bench-view: $(VENV)/.dev ## Measure what seeing a run costs: folding, drawing, a
 bench-gateway: $(VENV)/.dev ## Measure the gateway: its cost, 500 streams at once, 20,000 requests
 	$(BIN)/python tests/benchmarks/gateway.py
 
-bench-exposure: $(VENV)/.dev ## Count what a client of the gateway sees of forty planted violations
-	$(BIN)/python tests/benchmarks/exposure.py
+PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1
+bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of forty planted violations, beside two peers
+	$(BIN)/python tests/benchmarks/exposure.py $(foreach peer,$(PEERS),--peer $(firstword $(subst ==, ,$(peer)))=build/peers/$(peer)/bin/python)
 
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
 	$(BIN)/python tests/benchmarks/local_model.py
@@ -90,6 +91,11 @@ $(VENV)/.local: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.local
+
+build/peers/.installed: Makefile
+	for peer in $(PEERS); do $(PYTHON) -m venv build/peers/$$peer && build/peers/$$peer/bin/python -m pip install \
+		--quiet --disable-pip-version-check $$peer || exit 1; done
+	@touch $@
 
 build/mellea/.installed:
 	$(PYTHON) -m venv build/mellea

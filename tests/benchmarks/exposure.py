@@ -267,79 +267,93 @@ def exposed(case, seen):
     return shown if shown > 3 else 0
 
 
-async def measured(port, log, offset=0):
-    """Ask for every case, ten at a time; returns rows."""
+async def by_streamval(port):
+    """What clients see through the gateway, ten at a time."""
     together = asyncio.Semaphore(10)
 
     async def one(number):
         async with together:
             typed = ALL[number].kind == "a wrong first field"
-            return await ask(port, number, typed=typed)
+            return (await ask(port, number, typed=typed))[1]
 
-    answers = await asyncio.gather(*(one(number) for number in range(len(ALL))))
-    await asyncio.sleep(0.5)
+    return await asyncio.gather(*(one(number) for number in range(len(ALL))))
+
+
+def by_peer(python, peer, port):
+    """What clients see through a peer, in an environment of its own."""
+    script = Path(__file__).with_name("exposure_peers.py")
+    done = subprocess.run(
+        [python, str(script), peer, str(port)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{peer} cannot be measured:\n{done.stderr}")
+    return [Seen(**json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def counted(answers, log):
+    """A row for each kind of violation."""
     sent = {}
     for line in log.read_text().splitlines():
         told = json.loads(line)
         if not told["again"]:
             sent[told["case"]] = told["sent"]
     rows = {}
-    for number, (case, seen) in enumerate(answers):
-        row = rows.setdefault(
-            case.kind,
-            {
-                "n": 0,
-                "exposed": [],
-                "paid": [],
-                "valid": 0,
-                "ends": set(),
-                "first": [],
-                "seconds": [],
-            },
-        )
-        row["n"] += 1
-        row["exposed"].append(exposed(case, seen))
+    for number, (case, seen) in enumerate(zip(ALL, answers, strict=True)):
+        row = rows.setdefault(case.kind, [])
         ends_at = len(case.before) + len(case.violation)
-        row["paid"].append(max(sent.get(number, 0) - ends_at, 0) if case.violation else 0)
-        row["valid"] += seen.end == "stop" and not exposed(case, seen)
-        row["ends"].add(seen.end)
         text = "".join(case.pieces)
         sentence = len(words(text[: text.index(". ") + 1])) if ". " in text else 1
-        row["first"].append(seen.first - sentence * PAUSE)
-        row["seconds"].append(seen.seconds - (len(case.pieces) - 1) * PAUSE)
+        row.append(
+            {
+                "shown": exposed(case, seen),
+                "paid": max(sent.get(number, 0) - ends_at, 0),
+                "valid": seen.end == "stop" and not exposed(case, seen),
+                "end": seen.end,
+                "first": (seen.first - sentence * PAUSE) * 1000,
+                "added": (seen.seconds - (len(case.pieces) - 1) * PAUSE) * 1000,
+            }
+        )
     return rows
 
 
-def table(rows):
-    print(
-        "| violation | of | characters shown | deltas paid after it (median, most) | answers valid after repair | the client sees |"
-    )
-    print("|---|---|---|---|---|---|")
-    for kind, row in rows.items():
+def table(measured):
+    names = list(measured)
+    print("| violation | of |" + "".join(f" {name} |" for name in names))
+    print("|---|---|" + "---|" * len(names))
+    for kind in measured[names[0]]:
         if kind == "clean":
             continue
-        paid = f"{statistics.median(row['paid']):.0f}, {max(row['paid'])}"
-        print(
-            f"| {kind} | {row['n']} | {max(row['exposed'])} | {paid} | {row['valid']} | {', '.join(sorted(row['ends']))} |"
-        )
-    clean = rows["clean"]
-    first = statistics.median(clean["first"]) * 1000
-    whole = statistics.median(clean["seconds"]) * 1000
+        cells = []
+        for rows in measured.values():
+            row = rows[kind]
+            ends = ", ".join(sorted({one["end"] for one in row}))
+            cells.append(
+                f"{max(one['shown'] for one in row)} shown, {max(one['paid'] for one in row)} paid, "
+                f"{sum(one['valid'] for one in row)} valid ({ends})"
+            )
+        print(f"| {kind} | {len(measured[names[0]][kind])} | {' | '.join(cells)} |")
+    cells = []
+    for rows in measured.values():
+        clean = rows["clean"]
+        stopped = sum(one["end"] != "stop" for one in clean)
+        first = statistics.median(one["first"] for one in clean)
+        added = statistics.median(one["added"] for one in clean)
+        cells.append(f"{stopped} stopped, first text {first:.0f} ms, {added:.0f} ms added in all")
+    print(f"| none | {len(clean)} | {' | '.join(cells)} |")
     print(
-        f"\nClean texts: {clean['n'] - clean['valid']} of {clean['n']} stopped; first text {first:.1f} ms after the first sentence's last delta, {whole:.1f} ms added in all."
+        "\nshown: most characters of a violation; paid: most deltas after it; first text: after the first sentence's last delta."
     )
 
 
-async def main():
+async def main(peers):
     with tempfile.TemporaryDirectory() as folder:
         path, log = Path(folder, "gateway.yaml"), Path(folder, "log")
         log.touch()
         path.write_text(FILE.format(upstream=18_711, port=18_712))
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        speaks = [sys.executable, __file__, "--upstream", "18711", "--log", str(log)]
         processes = [
-            subprocess.Popen(
-                [sys.executable, __file__, "--upstream", "18711", "--log", str(log)], **quiet
-            ),
+            subprocess.Popen(speaks, **quiet),
             subprocess.Popen([sys.executable, "-m", "streamval.cli", "serve", str(path)], **quiet),
         ]
         try:
@@ -353,7 +367,16 @@ async def main():
                         writer.close()
                         break
             await ask(18_712, len(ALL) - 1)  # everything is loaded
-            table(await measured(18_712, log))
+            measured = {}
+            for name in ["streamval", *peers]:
+                log.write_text("")
+                if name == "streamval":
+                    answers = await by_streamval(18_712)
+                else:
+                    answers = await asyncio.to_thread(by_peer, peers[name], name, 18_711)
+                await asyncio.sleep(0.5)  # the upstream writes down what it has sent
+                measured[name] = counted(answers, log)
+            table(measured)
         finally:
             for process in processes:
                 process.terminate()
@@ -365,8 +388,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upstream", type=int)
     parser.add_argument("--log")
+    parser.add_argument("--peer", action="append", default=[], help="NAME=PYTHON")
     given = parser.parse_args()
     if given.upstream:
         asyncio.run(upstream(given.upstream, Path(given.log)))
     else:
-        asyncio.run(main())
+        asyncio.run(main(dict(peer.split("=", 1) for peer in given.peer)))
