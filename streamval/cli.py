@@ -251,6 +251,9 @@ def serve(
         bool, typer.Option("--check", help="Only say whether the file can be served.")
     ] = False,
     workers: Annotated[int, typer.Option(min=1, help="Processes behind the one address.")] = 1,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="In place of the port in the file.")
+    ] = None,
 ) -> None:
     """Serve any client of OpenAI's shape, and send it only text that has been judged.
 
@@ -266,7 +269,7 @@ def serve(
             models = ", ".join(read_configuration(file).models)
             typer.echo(f"{file or 'the default configuration'} can be served: {models}")
         else:
-            serving(file, workers=workers)
+            serving(file, workers=workers, port=port)
 
 
 @app.command()

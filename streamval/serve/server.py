@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from streamval.errors import UsageError
 from streamval.serve.configuration import read_configuration
 from streamval.serve.gateway import Gateway
 
@@ -26,18 +27,30 @@ _FILE = "STREAMVAL_SERVE_FILE"
 """How a worker learns which file it serves."""
 
 
-def serve(path: str | Path | None = None, *, workers: int = 1) -> None:
+def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None = None) -> None:
     """Serve until the process is told to stop: then running requests have their time, and no more.
 
     Args:
         path: The gateway's file; without one, the embedded model with a few ready rules.
         workers: Processes behind the one address.
+        port: Where to listen, in place of what the file says.
 
     Raises:
         ConfigurationError: If the file cannot be served.
+        UsageError: If something else listens there.
     """
     configuration = read_configuration(path)  # in this process: every mistake is told once
     settings = configuration.server
+    if port is not None:
+        settings = settings.model_copy(update={"port": port})
+    try:
+        listening = listen(settings.host, settings.port, settings.ping_seconds)
+    except OSError as error:
+        message = (
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; "
+            "set server.port in the file, or --port"
+        )
+        raise UsageError(message) from None
     log_to(sys.stderr)
     said = {
         "serving": f"http://{settings.host}:{settings.port}/v1",
@@ -46,9 +59,9 @@ def serve(path: str | Path | None = None, *, workers: int = 1) -> None:
     print(json.dumps(said), file=sys.stderr, flush=True)  # noqa: T201  a line of the log
     if workers == 1:
         gateway = Gateway(configuration)
-        listening = listen(settings.host, settings.port, settings.ping_seconds)
         Server(gateway, config_for(gateway.app, configuration)).run([listening])
         return
+    listening.close()  # the workers have one of their own, which uvicorn opens
     os.environ[_FILE] = "" if path is None else str(path)
     with tempfile.TemporaryDirectory(prefix="streamval-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder

@@ -73,6 +73,17 @@ def test_check_names_every_mistake_and_serves_nothing(tmp_path):
     assert (done.returncode, done.stdout.strip()) == (0, f"{path} can be served: b")
 
 
+def test_a_port_that_is_taken_is_said(tmp_path):
+    path = tmp_path / "gateway.yaml"
+    path.write_text("upstreams: {a: {model: openai/m}}\nmodels: {b: {upstream: a}}\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [*STREAMVAL, str(path), f"--port={port}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_it_serves_drains_and_ends(tmp_path, workers):
     port = free_port()
@@ -105,11 +116,16 @@ async def test_it_serves_drains_and_ends(tmp_path, workers):
 
 @pytest.mark.local_model
 def test_a_stranger_starts_it_without_a_file_and_watches_a_sentence_being_refused_and_repaired():
-    with started(port=8080):
+    port = free_port()
+    with started(f"--port={port}", port=port):
         body = {"model": "careful", "prompt": "Facts about water:\n\nWater is", "stream": True}
         text = reason = ""
         with httpx.stream(
-            "POST", "http://127.0.0.1:8080/v1/completions", json=body, timeout=90, trust_env=False
+            "POST",
+            f"http://127.0.0.1:{port}/v1/completions",
+            json=body,
+            timeout=90,
+            trust_env=False,
         ) as answer:
             for line in answer.iter_lines():
                 if line.startswith("data: {"):
@@ -119,10 +135,10 @@ def test_a_stranger_starts_it_without_a_file_and_watches_a_sentence_being_refuse
         sentences = [sentence.strip() for sentence in text.split(".") if sentence.strip()]
         assert len(sentences) >= 3
         assert len(set(sentences)) == len(sentences)
-        page = httpx.get("http://127.0.0.1:8080/metrics", trust_env=False).text
+        page = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
         assert 'streamval_cuts_total{model="careful"}' in page
         assert 'streamval_retries_total{mode="continue",model="careful"}' in page
-        runs = httpx.get("http://127.0.0.1:8080/", trust_env=False).text
+        runs = httpx.get(f"http://127.0.0.1:{port}/", trust_env=False).text
         assert "gemma-3-270m" in runs
 
 
