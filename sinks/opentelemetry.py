@@ -19,6 +19,7 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
+from streamval.pipeline.attempt import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -254,7 +255,7 @@ class OpenTelemetry:
     def _on_done(self, run: _Telling, event: StreamingDoneEvent) -> None:
         if event.finish_reason is not None:
             run.attempt.set_attribute(NAMES["finish_reasons"], [event.finish_reason])
-            run.failed = run.failed or event.finish_reason in ("content_filter", "refusal")
+            run.failed = run.failed or event.finish_reason in REFUSED
 
     def _on_validation(self, run: _Telling, event: FullValidationEvent) -> None:
         run.failed = run.failed or not event.passed

@@ -46,7 +46,7 @@ from streamval.serve.limits import FullError, Places
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of
-from streamval.serve.tools import Decoded, ValidToolCalls, validators_of
+from streamval.serve.tools import meant, valid_tool_calls, validators_of
 from streamval.serve.upstream import RefusedRequestError, Relay, endpoint_of, known_options
 from streamval.serve.wire import BadRequestError, asked, error_object
 from streamval.view.watch import fixed_part, not_found
@@ -233,24 +233,25 @@ class Gateway:
         options = dict(asking.options)
         wanted = format_of(options.get("response_format"))
         shows = self.configuration.server.recent > 0
+        upstream = self.configuration.upstreams[model.upstream]
+        judge = self._endpoints[model.judge_upstream or model.upstream].judge()
+        more = []
         if relay is not None:  # without tools, no call is valid
-            own = self.configuration.upstreams[model.upstream].options
-            tools = validators_of(options.get("tools", own.get("tools", [])))
-            rules = (*rules, ValidToolCalls(relay, tools, rules))
+            tools = validators_of(options.get("tools", upstream.options.get("tools", [])))
+            more.append(valid_tool_calls(relay, tools, rules, judge))
         if wanted is not None:
-            rules = (*rules, Decoded(self._requirements[asking.model]))
-        judge = model.judge_upstream or model.upstream
+            more.append(meant(rules, judge))
         try:
             pipeline: Pipeline[Any] = Pipeline(
                 backend,
-                requirements=rules,
+                requirements=[*rules, *more],
                 chunking=model.chunking,
                 retry=None if model.repair is None else model.repair.repair(),
-                validation_backend=self._endpoints[judge].judge(),
+                validation_backend=judge,
                 format=wanted,
                 emit_tokens=shows,
                 emit_verdicts=shows,
-                stall_timeout=self.configuration.upstreams[model.upstream].stall_timeout,
+                stall_timeout=upstream.stall_timeout,
             )
             if relay is None:  # such a backend asks for a type itself, and has defaults of its own
                 request = backend.request(asking.turns, **known_options(options))

@@ -9,11 +9,8 @@ from typing import Any
 from json_schema_to_pydantic import create_model
 
 from streamval.errors import UsageError
-from streamval.serve.tools import check_schema
+from streamval.serve.tools import MAX_SCHEMA, check_schema
 from streamval.serve.wire import BadRequestError
-
-MAX_SCHEMA = 128 * 1024
-"""Characters of a schema."""
 
 
 def format_of(response_format: object) -> type[Any] | None:

@@ -28,12 +28,20 @@ if TYPE_CHECKING:
     from streamval.serve.upstream import Relay
     from streamval.types.context import Context
 
-MAX_SCHEMA = 128 * 1024
-"""Characters of the schemas of a request's tools."""
+MAX_SCHEMA = 64 * 1024
+"""Characters of a request's tools, or of the schema of its `response_format`. Checking so many takes about
+half a second, once."""
+
+UNJUDGED = frozenset({"patternProperties", "$dynamicRef", "$recursiveRef"})
+"""What a schema may not have: it cannot be judged within a time."""
 
 MAX_REFERENCES = 2_000
 """References that are followed in judging one call: a schema that refers to itself twice could else take
 for ever."""
+
+
+MAX_EXPANDED = 20_000
+"""Parts of a schema, each reference counted as what it leads to."""
 
 
 def _pattern(_: object, wanted: str, instance: object, __: object) -> Iterator[Exception]:
@@ -77,10 +85,9 @@ def check_schema(schema: object) -> None:
         if isinstance(part, list):
             waiting += part
         elif isinstance(part, dict):
-            for name in ("patternProperties", "$dynamicRef", "$recursiveRef"):
-                if name in part and not isinstance(part.get("type"), dict):
-                    message = f"{name} is not judged"
-                    raise ValueError(message)
+            if unjudged := UNJUDGED & part.keys():
+                message = f"{', '.join(sorted(unjudged))} is not judged"
+                raise ValueError(message)
             if isinstance(pattern := part.get("pattern"), str):
                 try:
                     _matcher(pattern)
@@ -91,10 +98,6 @@ def check_schema(schema: object) -> None:
     if _expanded(schema) > MAX_EXPANDED:
         message = "it is too large, its references followed"
         raise ValueError(message)
-
-
-MAX_EXPANDED = 20_000
-"""Parts of a schema, each reference counted as what it leads to."""
 
 
 def _expanded(schema: object) -> int:
@@ -134,18 +137,15 @@ def validators_of(tools: object) -> dict[str, Validator]:
         BadRequestError: If they are no tools, or a schema is none.
     """
     if not isinstance(tools, list) or len(json.dumps(tools)) > MAX_SCHEMA:
-        message = "tools must be a list of functions, and no longer than 128 kB"
+        message = f"tools must be a list of functions, in {MAX_SCHEMA:,} characters at most"
         raise BadRequestError(message, param="tools")
     validators = {}
     for at, tool in enumerate(tools):
         try:
             function = tool["function"]
-            name, schema = function["name"], function.get("parameters") or {}
-            check_schema(schema)
-            # Its own registry: references lead nowhere but into the schema itself.
-            validators[str(name)] = _Validator(schema, registry=Registry())
-        except (TypeError, KeyError) as error:
-            del error
+            schema = json.dumps(function.get("parameters") or {})
+            validators[str(function["name"])] = _validator_of(schema)
+        except (TypeError, KeyError, AttributeError):
             message = f"tool {at} is none: it needs type, and function with name and parameters"
             raise BadRequestError(message, param=f"tools[{at}]") from None
         except (ValueError, JSONSchemaError, RecursionError) as error:
@@ -155,91 +155,86 @@ def validators_of(tools: object) -> dict[str, Validator]:
     return validators
 
 
-class ValidToolCalls(Requirement):
+@lru_cache(maxsize=256)
+def _validator_of(schema: str) -> Validator:
+    """What judges by a schema, checked once: a program sends the same tools again and again."""
+    read = json.loads(schema)
+    check_schema(read)
+    # Its own registry: references lead nowhere but into the schema itself.
+    validator: Validator = _Validator(read, registry=Registry())
+    return validator
+
+
+def valid_tool_calls(
+    relay: Relay,
+    validators: Mapping[str, Validator],
+    rules: Sequence[Requirement],
+    judge: Backend,
+) -> Requirement:
     """Each tool call names a tool, has arguments of its schema, and meets the other requirements.
 
-    Tool calls are not sent before this has passed.
+    Tool calls are not sent before this has passed. An answer without any passes.
 
     Args:
         relay: Has the calls of the last attempt.
         validators: What judges the arguments, by the tools' names.
         rules: The other requirements; each judges the arguments of each call as one text.
+        judge: Whom those ask that are models.
     """
 
-    def __init__(
-        self, relay: Relay, validators: Mapping[str, Validator], rules: Sequence[Requirement]
-    ) -> None:
-        super().__init__("tool calls are valid")
-        self._relay = relay
-        self._validators = validators
-        self._rules = tuple(rules)
-
-    async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,
-        model_options: Mapping[str, Any] | None = None,
-    ) -> ValidationResult:
-        """Judge the calls; an answer without any passes."""
-        del format, model_options
-        for call in self._relay.tool_calls:
+    async def judged(ctx: Context) -> ValidationResult:
+        for call in relay.tool_calls:
             function = call["function"]
             name, arguments = function["name"], function["arguments"]
-            why = self._complaint(name, arguments)
+            why = complaint(validators.get(name), arguments)
+            why = why or await _unmet(decoded(arguments), rules, judge, ctx)
             if why is not None:
-                return ValidationResult(False, reason=why)
-            judged = await _judged(decoded(arguments), self._rules, backend, ctx)
-            if judged is not None:
-                return ValidationResult(False, reason=f"the arguments of {name}: {judged}")
+                return ValidationResult(False, reason=f"a call of {name!r}: {why}")
         return ValidationResult(True)
 
-    def _complaint(self, name: str, arguments: str) -> str | None:
-        validator = self._validators.get(name)
-        if validator is None:
-            return f"there is no tool {name!r}"
-        try:
-            value = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            return f"the arguments of {name} are no JSON"
-        try:
-            _left.set(MAX_REFERENCES)
-            error = next(iter(validator.iter_errors(value)), None)
-        except Exception as unresolved:  # a reference that leads nowhere, or to too many others
-            return f"the schema of {name} cannot be used: {type(unresolved).__name__}"
-        if error is None:
-            return None
-        where = "".join(f"[{part!r}]" for part in error.absolute_path)
-        return f"the arguments of {name}{where}: {error.message[:300]}"
+    return Requirement("tool calls are valid", judged)
 
 
-class Decoded(Requirement):
+def complaint(validator: Validator | None, arguments: str) -> str | None:
+    """What is wrong with the arguments of a tool call; `None` if nothing is.
+
+    Args:
+        validator: What judges them; `None` where there is no such tool.
+        arguments: JSON, as the model wrote it.
+    """
+    if validator is None:
+        return "there is no such tool"
+    try:
+        value = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return "its arguments are no JSON"
+    try:
+        _left.set(MAX_REFERENCES)
+        error = next(iter(validator.iter_errors(value)), None)
+    except Exception as unresolved:  # a reference that leads nowhere, or to too many others
+        return f"its schema cannot be used: {type(unresolved).__name__}"
+    if error is None:
+        return None
+    where = "".join(f"[{part!r}]" for part in error.absolute_path)
+    return f"its arguments{where}: {error.message[:300]}"
+
+
+def meant(rules: Sequence[Requirement], judge: Backend) -> Requirement:
     """JSON meets the other requirements as what it means, too: an escape may hide a word from them.
 
     Args:
         rules: The other requirements.
+        judge: Whom those ask that are models.
     """
 
-    def __init__(self, rules: Sequence[Requirement]) -> None:
-        super().__init__("what the JSON says meets the rules")
-        self._rules = tuple(rules)
-
-    async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,
-        model_options: Mapping[str, Any] | None = None,
-    ) -> ValidationResult:
-        """Judge the JSON with its escapes resolved."""
-        del format, model_options
+    async def judged(ctx: Context) -> ValidationResult:
         written = str(ctx.last_output() or "")
         if "\\" not in written:  # it means what it says
             return ValidationResult(True)
-        judged = await _judged(decoded(written), self._rules, backend, ctx)
-        return ValidationResult(judged is None, reason=judged)
+        why = await _unmet(decoded(written), rules, judge, ctx)
+        return ValidationResult(why is None, reason=why)
+
+    return Requirement("what the JSON means meets the rules", judged)
 
 
 def decoded(written: str) -> str:
@@ -255,12 +250,12 @@ def decoded(written: str) -> str:
         return written
 
 
-async def _judged(
-    text: str, rules: Sequence[Requirement], backend: Backend | None, ctx: Context
+async def _unmet(
+    text: str, rules: Sequence[Requirement], judge: Backend, ctx: Context
 ) -> str | None:
-    """What the first of the rules says that a text does not meet."""
+    """Which of the rules a text does not meet, and why: the first."""
     for rule in rules:
-        result = await judge_whole(copy(rule), backend, ctx.with_output(text), streamed=False)
+        result = await judge_whole(copy(rule), judge, ctx.with_output(text))
         if not result:
             return f"{rule.name}: {result.reason or result.error or 'not met'}"
     return None

@@ -20,6 +20,7 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
+from streamval.pipeline.attempt import REFUSED
 from streamval.view.timeline import MOST, Timeline, elapsed
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ class RunView:
 
     def _on_done(self, event: StreamingDoneEvent) -> None:
         self._finish_reason = self._attempts[-1]["finish_reason"] = event.finish_reason
-        self._failed = self._failed or event.finish_reason in ("content_filter", "refusal")
+        self._failed = self._failed or event.finish_reason in REFUSED
 
     def _on_validation(self, event: FullValidationEvent) -> None:
         self._failed = self._failed or not event.passed

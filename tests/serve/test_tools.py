@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from streamval.serve.schemas import format_of
-from streamval.serve.tools import ValidToolCalls, validators_of
+from streamval.serve.tools import complaint, validators_of
 from streamval.serve.wire import REFUSAL, BadRequestError
 from tests.support.gateway import gateway
 from tests.support.upstream import frame, upstream
@@ -182,9 +182,8 @@ def test_a_schema_that_refers_to_itself_is_judged_within_bounds():
     deep = "{}"
     for _ in range(40):
         deep = f'{{"a": {deep}}}'
-    judge = ValidToolCalls(None, validators, ())
     before = time.process_time()
-    assert "cannot be used" in judge._complaint("x", deep) or judge._complaint("x", deep)
+    assert complaint(validators["x"], deep) is not None
     assert time.process_time() - before < 10
 
 
