@@ -126,7 +126,7 @@ class OpenTelemetry:
         if "event_name" not in signature(Logger.emit).parameters:  # before 1.39
             raise UsageError(_MISSING)
         self._text = text
-        self._runs: dict[str, _Telling] = {}
+        self._runs: dict[str, _OpenRun] = {}
         self._tracer = trace.get_tracer("streamval", tracer_provider=tracer_provider)
         self._logger = get_logger("streamval", logger_provider=logger_provider)
         meter = metrics.get_meter("streamval", meter_provider=meter_provider)
@@ -157,9 +157,9 @@ class OpenTelemetry:
         if isinstance(event, CompletedEvent):  # first of all, as an exporter may raise
             del self._runs[event.run_id]
         run.now = max(run.now, min(event.timestamp, run.now + _MOST))
-        tell = self._tellers.get(type(event))
-        if tell is not None:
-            tell(self, run, event)
+        handle = self._handlers.get(type(event))
+        if handle is not None:
+            handle(self, run, event)
 
     def _start(self, event: StartedEvent) -> None:
         attributes = {NAMES["operation"]: "chat", NAMES["model"]: event.model}
@@ -170,11 +170,11 @@ class OpenTelemetry:
             start_time=_nanoseconds(began),
             attributes={**attributes, "streamval.chunking": event.chunking},
         )
-        run = _Telling(span, event.requirements, attributes, began, began)
+        run = _OpenRun(span, event.requirements, attributes, began, began)
         self._runs[event.run_id] = run
         self._begin_attempt(run, event.attempt)
 
-    def _begin_attempt(self, run: _Telling, number: int) -> None:
+    def _begin_attempt(self, run: _OpenRun, number: int) -> None:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         run.attempt = self._tracer.start_span(
@@ -191,14 +191,14 @@ class OpenTelemetry:
         run.inside = set_span_in_context(run.attempt)
         run.attempt_began, run.has_token = run.now, False
 
-    def _on_token(self, run: _Telling, _: TokenEvent) -> None:
+    def _on_token(self, run: _OpenRun, _: TokenEvent) -> None:
         if not run.has_token:
             run.has_token = True
             seconds = run.now - run.attempt_began
             run.attempt.set_attribute(NAMES["time_to_first_chunk"], seconds)
             self._first_delta.record(seconds, run.attributes)
 
-    def _on_verdict(self, run: _Telling, event: VerdictEvent) -> None:
+    def _on_verdict(self, run: _OpenRun, event: VerdictEvent) -> None:
         run.has_verdicts = True
         end = _nanoseconds(run.now)
         seconds = event.seconds if 0 <= event.seconds < _MOST else 0.0
@@ -216,21 +216,21 @@ class OpenTelemetry:
         span.end(end)
         self._evaluate(run, event, event.requirement, event.verdict, event.reason)
 
-    def _on_check(self, run: _Telling, event: QuickCheckEvent) -> None:
+    def _on_check(self, run: _OpenRun, event: QuickCheckEvent) -> None:
         run.failed = run.failed or not event.passed
         if not run.has_verdicts:
             for name, result in zip(run.names, event.results, strict=False):
                 if result is not None:
                     self._evaluate(run, event, name, result.success, result.reason, result.score)
 
-    def _on_chunk(self, run: _Telling, _: ChunkEvent) -> None:
+    def _on_chunk(self, run: _OpenRun, _: ChunkEvent) -> None:
         if not run.has_chunk:
             run.has_chunk = True
             self._first_chunk.record(run.now - run.began, run.attributes)
 
     def _evaluate(
         self,
-        run: _Telling,
+        run: _OpenRun,
         event: BaseEvent,
         name: str,
         verdict: TriState,
@@ -252,29 +252,29 @@ class OpenTelemetry:
             attributes=attributes,
         )
 
-    def _on_done(self, run: _Telling, event: StreamingDoneEvent) -> None:
+    def _on_done(self, run: _OpenRun, event: StreamingDoneEvent) -> None:
         if event.finish_reason is not None:
             run.attempt.set_attribute(NAMES["finish_reasons"], [event.finish_reason])
             run.failed = run.failed or event.finish_reason in REFUSED
 
-    def _on_validation(self, run: _Telling, event: FullValidationEvent) -> None:
+    def _on_validation(self, run: _OpenRun, event: FullValidationEvent) -> None:
         run.failed = run.failed or not event.passed
         for name, result in zip(run.names, event.results, strict=False):
             verdict: TriState = "pass" if result else "fail"
             self._evaluate(run, event, name, verdict, result.reason, result.score)
 
-    def _on_retry(self, run: _Telling, event: RetryEvent) -> None:
+    def _on_retry(self, run: _OpenRun, event: RetryEvent) -> None:
         self._end_attempt(run, event.reason)
         run.failed = False
         self._retries.add(1, run.attributes | {"streamval.mode": event.mode})
         self._begin_attempt(run, event.attempt)
 
-    def _on_error(self, run: _Telling, event: ErrorEvent) -> None:
+    def _on_error(self, run: _OpenRun, event: ErrorEvent) -> None:
         run.error = event.exception_type
         if self._text:
             run.span.set_attribute("streamval.error", event.detail)
 
-    def _end_attempt(self, run: _Telling, why: str | None) -> None:
+    def _end_attempt(self, run: _OpenRun, why: str | None) -> None:
         from opentelemetry.trace import StatusCode
 
         attributes = dict(run.attributes)
@@ -286,23 +286,28 @@ class OpenTelemetry:
         run.attempt.end(_nanoseconds(run.now))
         self._duration.record(run.now - run.attempt_began, attributes)
 
-    def _complete(self, run: _Telling, event: CompletedEvent) -> None:
-        from opentelemetry.trace import StatusCode
-
+    def _complete(self, run: _OpenRun, event: CompletedEvent) -> None:
         outcome = "invalid" if run.failed else "cut short"
         outcome = "valid" if event.success else "error" if run.error else outcome
-        self._end_attempt(run, None if event.success else outcome)
+        try:
+            self._end_attempt(run, None if event.success else outcome)
+        finally:  # an exporter may raise
+            self._end_run(run, event, outcome)
+
+    def _end_run(self, run: _OpenRun, event: CompletedEvent, outcome: str) -> None:
+        from opentelemetry.trace import StatusCode
+
         usage, span = event.usage, run.span
         span.set_attribute(NAMES["output_tokens"], usage.completion_tokens)
         span.set_attribute("streamval.tokens.discarded", usage.discarded_tokens)
         span.set_attribute("streamval.attempts", event.attempts_used)
         span.set_attribute("streamval.outcome", outcome)
-        counted = [("output", usage.completion_tokens), ("input", usage.prompt_tokens)]
+        counted = [("output", usage.completion_tokens)]
         if usage.prompt_tokens is not None:
             span.set_attribute(NAMES["input_tokens"], usage.prompt_tokens)
+            counted.append(("input", usage.prompt_tokens))
         for kind, tokens in counted:
-            if tokens is not None:
-                self._tokens.record(tokens, run.attributes | {NAMES["token_type"]: kind})
+            self._tokens.record(tokens, run.attributes | {NAMES["token_type"]: kind})
         if self._text:
             span.set_attribute(NAMES["output"], event.full_text)
         if not event.success:
@@ -312,7 +317,7 @@ class OpenTelemetry:
         self._discarded.add(usage.discarded_tokens, run.attributes)
         self._outcomes.add(1, run.attributes | {"streamval.outcome": outcome})
 
-    _tellers: ClassVar[dict[type[BaseEvent], Callable[[OpenTelemetry, _Telling, Any], None]]] = {
+    _handlers: ClassVar[dict[type[BaseEvent], Callable[[OpenTelemetry, _OpenRun, Any], None]]] = {
         TokenEvent: _on_token,
         VerdictEvent: _on_verdict,
         QuickCheckEvent: _on_check,
@@ -326,8 +331,8 @@ class OpenTelemetry:
 
 
 @dataclass(slots=True)
-class _Telling:
-    """What is known of a run that is being told of."""
+class _OpenRun:
+    """What is known of a run whose spans are open."""
 
     span: Span
     names: tuple[str, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from dataclasses import asdict
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, TypeAlias, TypedDict
 
@@ -59,12 +60,9 @@ class AttemptView(TypedDict):
     """One attempt. `taken_back` are the segments, from and to, that its end has taken back."""
 
     number: int
-    state: Literal["running", "failed", "over"]
     reason: str
     mode: str | None
     taken_back: list[int] | None
-    finish_reason: str | None
-    seconds: float
 
 
 class StageView(TypedDict):
@@ -89,7 +87,6 @@ class Snapshot(TypedDict):
         stages: Those of the contract that it belongs to.
         stage: The stage in which it runs.
         seconds: From the first event to the last.
-        first_chunk: Seconds until the first chunk.
         usage: The tokens, once it is over.
         error: What ended it, if an exception did.
         finish_reason: Why the model stopped, in the backend's words.
@@ -106,7 +103,6 @@ class Snapshot(TypedDict):
     stages: list[StageView]
     stage: str | None
     seconds: float
-    first_chunk: float | None
     usage: dict[str, Any] | None
     error: str | None
     finish_reason: str | None
@@ -155,8 +151,7 @@ class RunView:
         self._verdicts: dict[int, TriState] = {}  # of chunks that are not released yet
         self._rows: list[RowView] = []
         self._attempts: list[AttemptView] = []
-        self._began = self._attempt_began = self._now = 0.0
-        self._first_chunk: float | None = None
+        self._began = self._now = 0.0
         self._usage: dict[str, Any] | None = None
         self._error: str | None = None
         self._finish_reason: str | None = None
@@ -168,11 +163,6 @@ class RunView:
     def text(self) -> str:
         """What has been delivered and stands."""
         return "".join([self._segments[at]["text"] for at in self._standing])
-
-    @property
-    def sound_bytes(self) -> int:
-        """How many bytes of sound have been delivered and stand."""
-        return sum(self._segments[at].get("bytes", 0) for at in self._standing)
 
     @property
     def size(self) -> int:
@@ -208,7 +198,6 @@ class RunView:
             "stages": self._stages.copy(),
             "stage": self._stage,
             "seconds": round(self._now, 6),
-            "first_chunk": self._first_chunk,
             "usage": self._usage,
             "error": self._error,
             "finish_reason": self._finish_reason,
@@ -290,8 +279,6 @@ class RunView:
             del self._standing[bisect_left(self._standing, start) :]
 
     def _on_chunk(self, event: ChunkEvent) -> None:
-        if self._first_chunk is None:
-            self._first_chunk = round(self._now, 6)
         segment: Segment = {
             "text": event.separator + event.text,
             "chunk": event.chunk_index,
@@ -305,7 +292,7 @@ class RunView:
         self._pending.drop_to(event.end)
 
     def _on_done(self, event: StreamingDoneEvent) -> None:
-        self._finish_reason = self._attempts[-1]["finish_reason"] = event.finish_reason
+        self._finish_reason = event.finish_reason
         self._failed = self._failed or event.finish_reason in REFUSED
 
     def _on_validation(self, event: FullValidationEvent) -> None:
@@ -315,7 +302,6 @@ class RunView:
             row["reason"] = verdict.reason or verdict.error or ""
 
     def _on_retry(self, event: RetryEvent) -> None:
-        self._end_attempt("failed")
         self._reject(None)
         kept = max(event.keep_chunks, 0)
         if kept < len(self._standing):
@@ -323,7 +309,6 @@ class RunView:
         ended = self._attempts[-1]
         ended["reason"], ended["mode"] = event.reason, event.mode
         self._attempts.append(_attempt(event.attempt))
-        self._attempt_began = self._now
         if event.mode == "restart":
             self._pending.restart()
         self._verdicts.clear()
@@ -339,27 +324,13 @@ class RunView:
             self._pending.take_all()  # white space behind the last chunk
         else:
             self._reject(None)
-        if self._attempts[-1]["state"] == "running":
-            self._end_attempt("over" if event.success else "failed")
-        usage = event.usage
-        self._usage = {
-            "prompt_tokens": usage.prompt_tokens,
-            "completion_tokens": usage.completion_tokens,
-            "discarded_tokens": usage.discarded_tokens,
-            "reused_tokens": usage.reused_tokens,
-            "source": usage.source,
-        }
+        self._usage = asdict(event.usage)
         if event.success:
             self._state = "valid"
         elif self._error is not None:
             self._state = "error"
         else:
             self._state = "invalid" if self._failed else "cut short"
-
-    def _end_attempt(self, state: Literal["failed", "over"]) -> None:
-        attempt = self._attempts[-1]
-        attempt["state"] = state
-        attempt["seconds"] = round(self._now - self._attempt_began, 6)
 
     _folds: ClassVar[dict[type[BaseEvent], Callable[[RunView, Any], None]]] = {
         StartedEvent: _on_started,
@@ -425,10 +396,7 @@ def _row(name: str) -> RowView:
 def _attempt(number: int) -> AttemptView:
     return {
         "number": number,
-        "state": "running",
         "reason": "",
         "mode": None,
         "taken_back": None,
-        "finish_reason": None,
-        "seconds": 0.0,
     }

@@ -219,4 +219,5 @@ async def test_an_exporter_that_raises_leaves_nothing_behind(reported):
     exported.tracers.add_span_processor(Raises(InMemorySpanExporter()))
     assert (await driven(exported, repaired())).success
     assert exported.sink._runs == {}
+    assert [span.name for span in exported.spans].count("streamval.run") == 1
     assert reported  # and the run goes on
