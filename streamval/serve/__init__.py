@@ -2,11 +2,12 @@
 
 A request's way through these files::
 
-    gateway ─ wire: what the client asks ─ limits: a place to run ─ Pipeline over a relay: the upstream
-       ▲                                                                   │ events
-       └───────── wire: frames of what was released ◀─────────────────────┘
+    completions ─ wire: what is asked ─ limits: a place to run ─ Pipeline over an upstream's relay
+         ▲                                                            │ events
+         └──────── exchange: frames of what was released ◀────────────┘
 
-`configuration` reads the file, `upstream` speaks to the model behind, `tools` judges tool calls,
+`configuration` reads the file, `gateway` is the application with all its pages, `service` what they share,
+`endpoints` has the connections to the models behind and `upstream` speaks to one, `tools` judges tool calls,
 `metrics` counts, `server` starts, drains and stops. What may be relied on stands in README, and in
 `gateway`.
 """

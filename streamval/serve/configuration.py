@@ -19,7 +19,8 @@ from streamval.requirements.base import Requirement
 from streamval.requirements.function import stream_check
 from streamval.requirements.llm_judge import LLMaJRequirement
 from streamval.requirements.named import requirement_named
-from streamval.serve.upstream import Upstream, endpoint_of
+from streamval.serve.endpoints import endpoint_of
+from streamval.serve.upstream import Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -1,14 +1,13 @@
-"""Who is behind the gateway: endpoints of OpenAI's shape, the embedded model, what LiteLLM knows.
+"""A model behind the gateway, and one request's relay to it: what the client asked goes up, frames come down.
 
-An endpoint of OpenAI's shape is spoken to by `aiohttp` and not by a provider's package: a frame costs a
-tenth, and a client's request goes through as it is, with what no package knows.
+A provider's package is not used: without one a frame costs a tenth, and a client's request goes through as it
+is, with what no package knows.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import aiohttp
@@ -16,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamval.backends.base import Backend, Delta
 from streamval.backends.continuing import continued
-from streamval.backends.options import SAMPLING
 from streamval.backends.secrets import without_secrets
 from streamval.errors import (
     AuthenticationError,
@@ -27,19 +25,17 @@ from streamval.errors import (
     UnknownModelError,
 )
 from streamval.serve.frames import FrameReader
-from streamval.serve.wire import BadRequestError, text_of
+from streamval.serve.wire import text_of
 from streamval.types.results import Usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from streamval.backends.base import GenerationRequest
-    from streamval.serve.wire import Asked
     from streamval.types.context import Message
 
-CONNECT_SECONDS = 10.0
 A_DAY = 86_400.0
-"""Seconds. A `Retry-After` beyond that is no use to anybody."""
+"""Seconds. A `Retry-After` beyond that is of no use."""
 
 SHOWN = 300
 """Characters of a server's message that an error repeats."""
@@ -89,6 +85,10 @@ class Upstream(BaseModel):
         return self.model.startswith("openai/") and self.completion == "text"
 
 
+class RefusedRequestError(BackendError):
+    """The upstream says that the client's request is wrong."""
+
+
 class Relay(Backend):
     """The upstream of one request: a backend that also keeps what is not text.
 
@@ -113,103 +113,31 @@ class Relay(Backend):
         return taken
 
 
-class Endpoint(ABC):
-    """An upstream of the file, for as long as the gateway runs."""
-
-    @abstractmethod
-    def relay(self, asked: Asked) -> Backend:
-        """A backend for one request.
-
-        Raises:
-            BadRequestError: If this upstream cannot serve it.
-        """
-
-    @abstractmethod
-    def judge(self) -> Backend:
-        """A backend for judges."""
-
-    async def aclose(self) -> None:  # noqa: B027  most have nothing to close
-        """Close what is open."""
-
-
-def endpoint_of(upstream: Upstream) -> Endpoint:
-    """What speaks to an upstream of the file."""
-    if upstream.model == "local":
-        return _Embedded(upstream)
-    if upstream.model.startswith("openai/"):
-        return OpenAIEndpoint(upstream)
-    return _ByLiteLLM(upstream)
-
-
-class OpenAIEndpoint(Endpoint):
-    """An endpoint of OpenAI's shape, and the connections to it."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        self.upstream = upstream
-        self.model = upstream.model.removeprefix("openai/")
-        base = (upstream.api_base or "https://api.openai.com/v1").rstrip("/")
-        paths = {"chat": "/chat/completions", "text": "/completions"}
-        self.url = base + paths[upstream.completion]
-        self._session: aiohttp.ClientSession | None = None
-
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """The connections, opened on the running loop when they are first needed."""
-        if self._session is None:
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
-            # Not compressed: a few bytes could become very many.
-            headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
-            if self.upstream.api_key:
-                headers["Authorization"] = f"Bearer {self.upstream.api_key}"
-            connector = aiohttp.TCPConnector(limit=0)  # the gateway has its own limit
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                timeout=timeout,
-                headers=headers,
-                read_bufsize=2**18,
-                auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),  # nothing of one client for another
-            )
-        return self._session
-
-    def relay(self, asked: Asked) -> Relay:
-        """A backend that sends one request as it came."""
-        return _OpenAIRelay(self, asked.messages)
-
-    def judge(self) -> Backend:
-        """The same endpoint, for questions of our own."""
-        return _OpenAIRelay(self, ())
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-
-    def without_key(self, text: str) -> str:
-        """A server's words without our key in them."""
-        return without_secrets(text, {"api_key": self.upstream.api_key or ""})
-
-
-class _OpenAIRelay(Relay):
+class OpenAIRelay(Relay):
     """Speaks to an endpoint of OpenAI's shape for one request."""
 
-    def __init__(self, endpoint: OpenAIEndpoint, raw: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        url: str,
+        session: aiohttp.ClientSession,
+        raw: Sequence[Mapping[str, Any]],
+    ) -> None:
         super().__init__()
-        self._endpoint = endpoint
+        self._upstream, self._url, self._session = upstream, url, session
         self._raw = raw
-        self.model = endpoint.model
-        self.supports_prefix = endpoint.upstream.can_continue
+        self.model = upstream.model.removeprefix("openai/")
+        self.supports_prefix = upstream.can_continue
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
         self.tool_calls, self.logprobs = [], []
-        endpoint = self._endpoint
         response: aiohttp.ClientResponse | None = None
         ended = False
         try:
             body = self._body(request)
-            # A redirect would take our key, and the client's words, to somebody else.
-            response = await endpoint.session.post(endpoint.url, json=body, allow_redirects=False)
+            # A redirect would take our key, and the client's words, to another server.
+            response = await self._session.post(self._url, json=body, allow_redirects=False)
             if response.status != 200:  # noqa: PLR2004  OK
                 raise await self._refused(response)
             kind = response.content_type
@@ -240,18 +168,18 @@ class _OpenAIRelay(Relay):
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         body = {
-            **self._endpoint.upstream.options,
+            **self._upstream.options,
             **request.options,
             "model": self.model,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if self._endpoint.upstream.completion == "text":
+        if self._upstream.completion == "text":
             said = [message.content for message in request.messages]
             return body | {"prompt": "\n\n".join(said) + (request.prefix or "")}
         messages = merged(self._raw, request.messages)
         if request.prefix:
-            way = self._endpoint.upstream.continues or "message"
+            way = self._upstream.continues or "message"
             body |= continued(messages, request.prefix, way)
         return body | {"messages": messages}
 
@@ -340,11 +268,7 @@ class _OpenAIRelay(Relay):
         return ConnectionFailedError(f"{self.model} does not answer: {why}")
 
     def _shown(self, said: object) -> str:
-        return self._endpoint.without_key(str(said))[:SHOWN]
-
-
-class RefusedRequestError(BackendError):
-    """The upstream says that the client's request is wrong."""
+        return without_secrets(str(said), {"api_key": self._upstream.api_key or ""})[:SHOWN]
 
 
 def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -368,73 +292,6 @@ def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> lis
                 given["content"] = [{"type": "text", "text": message.content}, *others]
         made.append(given)
     return made
-
-
-_TO_A_PROVIDER = frozenset(
-    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
-)
-"""What clients send that is about OpenAI's service, and not about the answer."""
-
-
-def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a client's options shapes an answer, under the names that other backends know.
-
-    Only that: to those backends an option may say where to go, and as whom (`api_base`, `api_key`,
-    `extra_headers`), which is not for a client to say.
-
-    Raises:
-        BadRequestError: If there is another one.
-
-    Example:
-        >>> known_options({"user": "Ann", "max_completion_tokens": 9})
-        {'max_tokens': 9}
-    """
-    known = {}
-    for name, value in options.items():
-        if name in SAMPLING:
-            known["max_tokens" if name == "max_completion_tokens" else name] = value
-        elif name not in _TO_A_PROVIDER and name != "response_format":
-            message = f"this model takes no {name!r}"
-            raise BadRequestError(message, param=name)
-    return known
-
-
-class _Embedded(Endpoint):
-    """The embedded model. It is a base model: it goes on from the messages' text."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        from streamval.backends.local import LocalBackend  # an optional extra
-
-        self._backend = LocalBackend(**upstream.options)
-
-    def relay(self, asked: Asked) -> Backend:
-        if asked.options.get("tools"):
-            message = "the embedded model has no tools"
-            raise BadRequestError(message, param="tools")
-        return self._backend
-
-    def judge(self) -> Backend:
-        return self._backend
-
-
-class _ByLiteLLM(Endpoint):
-    """Any provider, by LiteLLM's package."""
-
-    def __init__(self, upstream: Upstream) -> None:
-        from streamval.backends.litellm import LiteLLMBackend  # slow to import
-
-        given = {"api_base": upstream.api_base, "api_key": upstream.api_key}
-        params: Any = {name: value for name, value in given.items() if value is not None}
-        self._backend = LiteLLMBackend(upstream.model, **params, **upstream.options)
-
-    def relay(self, asked: Asked) -> Backend:
-        if asked.options.get("tools"):
-            message = "tools are served for `openai/` upstreams only"
-            raise BadRequestError(message, param="tools")
-        return self._backend
-
-    def judge(self) -> Backend:
-        return self._backend
 
 
 def _usage(reported: Any) -> Usage | None:

@@ -1,4 +1,4 @@
-"""Tests of `streamval.serve.upstream`."""
+"""Tests of `streamval.serve.upstream`: what the frames of an upstream may do."""
 
 import json
 
@@ -8,14 +8,12 @@ import pytest
 
 from streamval.backends.base import GenerationRequest
 from streamval.errors import RateLimitError, StreamBrokenError
-from streamval.serve.upstream import MAX_CALLS, Upstream, endpoint_of, merged
+from streamval.serve.endpoints import endpoint_of
+from streamval.serve.upstream import MAX_CALLS, Upstream, merged
 from streamval.serve.wire import asked
 from streamval.types.context import Message
-from tests.support.gateway import gateway
-from tests.support.openai_server import openai_server
+from tests.support.gateway import ASK, gateway
 from tests.support.upstream import frame, upstream, words
-
-ASK = [{"role": "user", "content": "Say it."}]
 
 
 def test_a_repair_changes_the_text_and_leaves_the_pictures():
@@ -113,51 +111,6 @@ async def test_when_to_come_again_is_kept():
     with pytest.raises(RateLimitError) as raised:
         await spoken((429, "Retry-After: Wed, 21 Oct 2026 07:28:00 GMT", b"slow"))
     assert raised.value.retry_after is None
-
-
-LITELLM = """
-upstreams: {{a: {{model: hosted_vllm/fine, api_base: "{url}"}}}}
-models: {{plain: {{upstream: a}}}}
-server: {{port: 0{server}}}
-"""
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
-async def test_any_provider_that_litellm_knows():
-    async with openai_server() as behind, gateway(behind.url, file=LITELLM) as serving:
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            body = {"model": "plain", "messages": ASK, "user": "Ann", "max_completion_tokens": 50}
-            answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
-            assert answer.json()["choices"][0]["message"]["content"].startswith("One is here.")
-            body["tools"] = [{"type": "function", "function": {"name": "x"}}]
-            answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
-            assert answer.status_code == 400
-    assert behind.requests[0].body["max_tokens"] == 50
-
-
-async def test_a_redirect_takes_our_key_nowhere():
-    async with upstream(words("All is well.")) as thief:
-        redirect = (307, f"Location: {thief.url}/chat/completions", b"")
-        async with upstream(redirect) as behind, gateway(behind.url) as serving:
-            async with httpx.AsyncClient(trust_env=False) as client:
-                body = {"model": "plain", "messages": ASK}
-                answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
-        assert answer.status_code == 502
-        assert thief.requests == []
-
-
-@pytest.mark.parametrize(
-    "name", ["api_base", "base_url", "api_key", "extra_headers", "extra_body", "mock_response"]
-)
-async def test_a_client_does_not_say_where_litellm_goes(name):
-    async with openai_server() as behind, gateway(behind.url, file=LITELLM) as serving:
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
-            body = {"model": "plain", "messages": ASK, name: "http://127.0.0.1:1"}
-            answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
-        assert answer.status_code == 400
-        assert answer.json()["error"]["param"] == name
-        assert behind.requests == []
 
 
 async def test_a_tool_call_that_nobody_asked_for_never_arrives():

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager, nullcontext
 
+import openai
+
 from streamval.serve.configuration import parse_configuration
 from streamval.serve.gateway import Gateway
 from streamval.serve.server import Server, config_for, listen
+
+ASK = [{"role": "user", "content": "Say it."}]
 
 FILE = """
 upstreams:
@@ -50,3 +54,23 @@ async def gateway(url, *, server="", file=FILE):
     finally:
         serving.should_exit = True
         await task
+
+
+def client_of(serving, key="x"):
+    """OpenAI's own client of a gateway."""
+    return openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key=key, max_retries=0)
+
+
+async def chat(client, model, **options):
+    """Text, finish reason, refusal and usage of a streamed chat."""
+    text, reason, refusal, usage = "", None, None, None
+    stream = await client.chat.completions.create(
+        model=model, messages=ASK, stream=True, stream_options={"include_usage": True}, **options
+    )
+    async for chunk in stream:
+        for choice in chunk.choices:
+            text += choice.delta.content or ""
+            refusal = choice.delta.refusal or refusal
+            reason = choice.finish_reason or reason
+        usage = chunk.usage or usage
+    return text, reason, refusal, usage

@@ -1,0 +1,164 @@
+"""Who is behind the gateway: endpoints of OpenAI's shape, the embedded model, what LiteLLM knows.
+
+Each is an `Endpoint` for as long as the gateway runs, and makes a backend for each request: for an endpoint of
+OpenAI's shape, a `Relay`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from streamval.backends.options import SAMPLING
+from streamval.serve.upstream import OpenAIRelay, Relay, Upstream
+from streamval.serve.wire import BadRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamval.backends.base import Backend
+    from streamval.serve.wire import Asked
+
+CONNECT_SECONDS = 10.0
+
+
+class Endpoint(ABC):
+    """An upstream of the file, for as long as the gateway runs."""
+
+    @abstractmethod
+    def relay(self, asked: Asked) -> Backend:
+        """A backend for one request.
+
+        Raises:
+            BadRequestError: If this upstream cannot serve it.
+        """
+
+    @abstractmethod
+    def judge(self) -> Backend:
+        """A backend for judges."""
+
+    async def aclose(self) -> None:  # noqa: B027  most have nothing to close
+        """Close what is open."""
+
+
+def endpoint_of(upstream: Upstream) -> Endpoint:
+    """What speaks to an upstream of the file."""
+    if upstream.model == "local":
+        return _Embedded(upstream)
+    if upstream.model.startswith("openai/"):
+        return OpenAIEndpoint(upstream)
+    return _ByLiteLLM(upstream)
+
+
+class OpenAIEndpoint(Endpoint):
+    """An endpoint of OpenAI's shape, and the connections to it."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.model = upstream.model.removeprefix("openai/")
+        base = (upstream.api_base or "https://api.openai.com/v1").rstrip("/")
+        paths = {"chat": "/chat/completions", "text": "/completions"}
+        self.url = base + paths[upstream.completion]
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The connections, opened on the running loop when they are first needed."""
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+            # Not compressed: a few bytes could become very many.
+            headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+            if self.upstream.api_key:
+                headers["Authorization"] = f"Bearer {self.upstream.api_key}"
+            connector = aiohttp.TCPConnector(limit=0)  # the gateway has its own limit
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                timeout=timeout,
+                headers=headers,
+                read_bufsize=2**18,
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),  # nothing of one client for another
+            )
+        return self._session
+
+    def relay(self, asked: Asked) -> Relay:
+        """A backend that sends one request as it came."""
+        return OpenAIRelay(self.upstream, self.url, self.session, asked.messages)
+
+    def judge(self) -> Backend:
+        """The same endpoint, for questions of our own."""
+        return OpenAIRelay(self.upstream, self.url, self.session, ())
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+
+_TO_A_PROVIDER = frozenset(
+    {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
+)
+"""What clients send that is about OpenAI's service, and not about the answer."""
+
+
+def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a client's options shapes an answer, under the names that other backends know.
+
+    Only that: to those backends an option may say where to go, and as whom (`api_base`, `api_key`,
+    `extra_headers`), which is not for a client to say.
+
+    Raises:
+        BadRequestError: If there is another one.
+
+    Example:
+        >>> known_options({"user": "Ann", "max_completion_tokens": 9})
+        {'max_tokens': 9}
+    """
+    known = {}
+    for name, value in options.items():
+        if name in SAMPLING:
+            known["max_tokens" if name == "max_completion_tokens" else name] = value
+        elif name not in _TO_A_PROVIDER and name != "response_format":
+            message = f"this model takes no {name!r}"
+            raise BadRequestError(message, param=name)
+    return known
+
+
+class _Embedded(Endpoint):
+    """The embedded model. It is a base model: it goes on from the messages' text."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        from streamval.backends.local import LocalBackend  # an optional extra
+
+        self._backend = LocalBackend(**upstream.options)
+
+    def relay(self, asked: Asked) -> Backend:
+        if asked.options.get("tools"):
+            message = "the embedded model has no tools"
+            raise BadRequestError(message, param="tools")
+        return self._backend
+
+    def judge(self) -> Backend:
+        return self._backend
+
+
+class _ByLiteLLM(Endpoint):
+    """Any provider, by LiteLLM's package."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        from streamval.backends.litellm import LiteLLMBackend  # slow to import
+
+        given = {"api_base": upstream.api_base, "api_key": upstream.api_key}
+        params: Any = {name: value for name, value in given.items() if value is not None}
+        self._backend = LiteLLMBackend(upstream.model, **params, **upstream.options)
+
+    def relay(self, asked: Asked) -> Backend:
+        if asked.options.get("tools"):
+            message = "tools are served for `openai/` upstreams only"
+            raise BadRequestError(message, param="tools")
+        return self._backend
+
+    def judge(self) -> Backend:
+        return self._backend

@@ -1,0 +1,188 @@
+"""Tests of `streamval.serve.completions`: what fails, who goes, and who waits."""
+
+import asyncio
+import json
+import logging
+
+import httpx
+import openai
+import pytest
+
+from tests.support.gateway import ASK, chat, client_of, gateway
+from tests.support.upstream import upstream, words
+
+BAD = "One is fine. Two is forbidden here. Three is fine."
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        (
+            (
+                429,
+                "Retry-After: 7\r\nContent-Type: application/json",
+                b'{"error": {"message": "slow"}}',
+            ),
+            429,
+        ),
+        ((500, "Content-Type: text/html", b"<html>oops"), 502),
+        (
+            (
+                401,
+                "Content-Type: application/json",
+                b'{"error": {"message": "sk-of-the-upstream"}}',
+            ),
+            502,
+        ),
+        ((400, "Content-Type: application/json", b'{"error": {"message": "bad seed"}}'), 400),
+        ((200, "Content-Type: text/html", b"<html>log in"), 502),
+        (["RESET"], 502),
+        (["END"], 502),
+        ([{"error": {"message": "out of memory"}}], 502),
+        ([b"data: {half a fr", "END"], 502),
+        ([b"data: [1, 2]\n\n"], 502),
+        ([b'data: {"choices": [{"delta": {"content": 7}}]}\n\n', "END"], 502),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_upstream_that_fails_early_is_a_real_status(script, status, stream):
+    async with upstream(script) as behind, gateway(behind.url) as serving:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.post(
+                f"{serving.url}/v1/chat/completions",
+                json={"model": "plain", "messages": ASK, "stream": stream},
+            )
+    assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["message"]
+    assert "sk-of-the-upstream" not in answer.text
+    if status == 429:
+        assert answer.headers["retry-after"] == "7"
+
+
+@pytest.mark.parametrize(
+    "end", ["RESET", "END", {"error": {"message": "out of memory"}}, b"data: {x}\n\n"]
+)
+async def test_an_upstream_that_breaks_off_later_is_an_error_frame_and_no_done(end):
+    async with (
+        upstream([*words("One is fine. Two is"), end]) as behind,
+        gateway(behind.url) as serving,
+    ):
+        async with httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.post(
+                f"{serving.url}/v1/chat/completions",
+                json={"model": "plain", "messages": ASK, "stream": True},
+            )
+        frames = [json.loads(line[6:]) for line in answer.text.splitlines() if line]
+        assert answer.status_code == 200
+        assert frames[0]["choices"][0]["delta"]["content"] == "One is fine."
+        assert "error" in frames[-1]
+        assert "[DONE]" not in answer.text
+        async with client_of(serving) as openai_client:
+            with pytest.raises(openai.APIError):
+                await chat(openai_client, "plain")
+
+
+async def test_a_client_that_goes_closes_the_upstream():
+    endless = [piece for _ in range(2000) for piece in (*words("One is fine. "), 0.002)]
+    async with upstream(endless) as behind, gateway(behind.url) as serving:
+        async with client_of(serving) as client:
+            stream = await client.chat.completions.create(model="plain", messages=ASK, stream=True)
+            await anext(aiter(stream))
+            await stream.close()
+            await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+        # Before its first chunk as well, and where it wants no stream.
+        async with httpx.AsyncClient(trust_env=False) as waiting:
+            asking = asyncio.ensure_future(
+                waiting.post(
+                    f"{serving.url}/v1/chat/completions", json={"model": "plain", "messages": ASK}
+                )
+            )
+            while len(behind.requests) < 2 or behind.requests[1].sent < 5:
+                await asyncio.sleep(0.005)
+            asking.cancel()
+            await asyncio.wait([asking])
+        await asyncio.wait_for(behind.requests[1].gone.wait(), 10)
+        assert serving.places.running == 0
+
+
+async def test_a_broken_rule_closes_the_upstream():
+    script = [*words(BAD), "STALL"]
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        with pytest.raises(openai.APIError):
+            await chat(client, "strict")
+        await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+
+
+async def test_more_than_may_wait_are_refused_and_nobody_is_forgotten():
+    script = [*words("One is fine. Two "), 0.3, "is too."]
+    settings = ", max_runs: 2, max_waiting: 3"
+    async with upstream(script) as behind, gateway(behind.url, server=settings) as serving:
+        async with httpx.AsyncClient(trust_env=False, base_url=serving.url, timeout=60) as client:
+
+            async def one():
+                asked = {"model": "plain", "messages": ASK}
+                return await client.post("/v1/chat/completions", json=asked)
+
+            answers = await asyncio.gather(*(one() for _ in range(9)))
+        statuses = sorted(answer.status_code for answer in answers)
+        assert statuses == [200] * 5 + [429] * 4
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert int(refused.headers["retry-after"]) >= 1
+        assert len(behind.requests) == 5
+        assert (serving.places.running, serving.places.waiting) == (0, 0)
+
+
+async def test_a_body_that_never_comes_is_given_up(monkeypatch):
+    monkeypatch.setattr("streamval.serve.completions.BODY_SECONDS", 0.2)
+    async with upstream([]) as behind, gateway(behind.url) as serving:
+        host, port = serving.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+        )
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+        writer.close()
+        assert behind.requests == []
+
+
+async def test_a_client_that_goes_in_its_own_body_is_no_error(caplog):
+    async with upstream([]) as behind, gateway(behind.url) as serving:
+        host, port = serving.url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+        writer.write(
+            f"{head}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{{".encode()
+        )
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.close()
+        await asyncio.sleep(0.1)
+        assert behind.requests == []
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+async def test_one_line_a_request_without_text_or_key(caplog):
+    caplog.set_level(logging.INFO, "streamval.serve")
+    logging.getLogger("streamval.serve").propagate = True
+    settings = ", keys: [key-of-ann]"
+    async with (
+        upstream(words("Secret answer.")) as behind,
+        gateway(behind.url, server=settings) as serving,
+    ):
+        async with client_of(serving, "key-of-ann") as client:
+            await chat(client, "plain")
+        async with client_of(serving, "key-of-eve") as client:
+            with pytest.raises(openai.AuthenticationError):
+                await chat(client, "plain")
+    lines = [json.loads(record.message) for record in caplog.records]
+    assert [(line["status"], line["outcome"]) for line in lines] == [
+        (200, "valid"),
+        (401, "refused"),
+    ]
+    assert lines[0]["tokens_out"] == 2
+    for secret in ("Secret", "Say it", "key-of", "sk-of"):
+        assert secret not in caplog.text
