@@ -53,12 +53,15 @@ bench: $(VENV)/.dev build/mellea/.installed ## Measure, beside a bare `async for
 bench-view: $(VENV)/.dev ## Measure what seeing a run costs: folding, drawing, a live view
 	$(BIN)/python tests/benchmarks/view.py
 
-bench-gateway: $(VENV)/.dev ## Measure the gateway: its cost, 500 streams at once, 20,000 requests
-	$(BIN)/python tests/benchmarks/gateway.py
+PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 ai2070-l0==0.21.1 nemoguardrails[server]==0.24.1 litellm[proxy]==1.106.2
+peer = $(firstword $(subst ==, ,$(subst [, ,$(1))))
+peers = $(foreach one,$(1),--peer $(call peer,$(one))=build/peers/$(call peer,$(one))/bin/python)
 
-PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1
-bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of forty planted violations, beside two peers
-	$(BIN)/python tests/benchmarks/exposure.py $(foreach peer,$(PEERS),--peer $(firstword $(subst ==, ,$(peer)))=build/peers/$(peer)/bin/python)
+bench-gateway: $(VENV)/.dev build/peers/.installed ## Measure the gateway beside two others: its cost, 500 streams, 20,000 requests
+	$(BIN)/python tests/benchmarks/gateway.py $(call peers,$(filter nemo% litellm%,$(PEERS)))
+
+bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of forty planted violations, beside five peers
+	$(BIN)/python tests/benchmarks/exposure.py $(call peers,$(PEERS))
 
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
 	$(BIN)/python tests/benchmarks/local_model.py
@@ -93,8 +96,8 @@ $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.local
 
 build/peers/.installed: Makefile
-	for peer in $(PEERS); do $(PYTHON) -m venv build/peers/$$peer && build/peers/$$peer/bin/python -m pip install \
-		--quiet --disable-pip-version-check $$peer || exit 1; done
+	$(foreach one,$(PEERS),$(PYTHON) -m venv build/peers/$(call peer,$(one)) && build/peers/$(call peer,$(one))/bin/python \
+		-m pip install --quiet --disable-pip-version-check '$(one)' &&) true
 	@touch $@
 
 build/mellea/.installed:

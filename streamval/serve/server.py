@@ -61,7 +61,6 @@ def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None 
         gateway = Gateway(configuration)
         Server(gateway, config_for(gateway.app, configuration)).run([listening])
         return
-    listening.close()  # the workers have one of their own, which uvicorn opens
     os.environ[_FILE] = "" if path is None else str(path)
     with tempfile.TemporaryDirectory(prefix="streamval-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
@@ -69,8 +68,7 @@ def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None 
             "streamval.serve.server:worker",
             factory=True,
             workers=workers,
-            host=settings.host,
-            port=settings.port,
+            fd=listening.fileno(),
             **_options(configuration),
         )
 
@@ -92,6 +90,10 @@ def listen(host: str, port: int, ping_seconds: float) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     every = max(int(ping_seconds / 3), 1)
     for name, value in (
+        (
+            "TCP_NODELAY",
+            1,
+        ),  # asyncio sets it only where it knows the family: not where a worker gets a number
         ("TCP_KEEPIDLE", every),
         ("TCP_KEEPINTVL", every),
         ("TCP_KEEPCNT", 2),

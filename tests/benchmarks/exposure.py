@@ -19,6 +19,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+from peer_servers import SERVERS, running
+
 PAUSE = 0.010
 SUBJECTS = ["harbour", "garden", "library", "mountain", "kitchen", "station", "market", "bridge"]
 
@@ -176,7 +180,7 @@ async def upstream(port, log):
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
             body = json.loads(await reader.readexactly(length))
-            asked = body["messages"]
+            asked = [one for one in body["messages"] if one["role"] != "system"]
             number = int(re.search(r"case (\d+)", asked[0]["content"])[1])
             again = len(asked[0]["content"]) > 12 or asked[-1]["role"] == "assistant"
             case = ALL[number]
@@ -221,8 +225,11 @@ class Seen:
     end: str = "torn"
 
 
+GOOD = {"stop", "done"}
+"""Ends as after an answer that is whole; `done`: without a finish reason."""
+
+
 async def ask(port, number, *, typed=False):
-    case = ALL[number]
     body = {"model": "typed" if typed else "careful", "stream": True}
     body["messages"] = [{"role": "user", "content": f"case {number}"}]
     if typed:
@@ -238,7 +245,9 @@ async def ask(port, number, *, typed=False):
         b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(raw) + raw
     )
     async for line in reader:
-        if line.startswith(b"data: {"):
+        if line.startswith(b"data: [DONE]") and seen.end == "torn":
+            seen.end = "done"
+        elif line.startswith(b"data: {"):
             said = json.loads(line[6:])
             if "error" in said:
                 seen.end = "error"
@@ -250,7 +259,7 @@ async def ask(port, number, *, typed=False):
                 seen.end = choice.get("finish_reason") or seen.end
     seen.seconds = time.perf_counter() - began
     writer.close()
-    return case, seen
+    return seen
 
 
 def exposed(case, seen):
@@ -267,16 +276,23 @@ def exposed(case, seen):
     return shown if shown > 3 else 0
 
 
-async def by_streamval(port):
-    """What clients see through the gateway, ten at a time."""
+async def all_of(ask):
+    """Ten violations at a time, then one clean text after the other, for their times."""
     together = asyncio.Semaphore(10)
 
     async def one(number):
         async with together:
-            typed = ALL[number].kind == "a wrong first field"
-            return (await ask(port, number, typed=typed))[1]
+            return await ask(number)
 
-    return await asyncio.gather(*(one(number) for number in range(len(ALL))))
+    bad = await asyncio.gather(*(one(n) for n, case in enumerate(ALL) if case.kind != "clean"))
+    return bad + [await ask(number) for number in range(len(bad), len(ALL))]
+
+
+async def by_server(port, *, types=False):
+    """What clients see through a server."""
+    return await all_of(
+        lambda n: ask(port, n, typed=types and ALL[n].kind == "a wrong first field")
+    )
 
 
 def by_peer(python, peer, port):
@@ -307,7 +323,7 @@ def counted(answers, log):
             {
                 "shown": exposed(case, seen),
                 "paid": max(sent.get(number, 0) - ends_at, 0),
-                "valid": seen.end == "stop" and not exposed(case, seen),
+                "valid": seen.end in GOOD and not exposed(case, seen),
                 "end": seen.end,
                 "first": (seen.first - sentence * PAUSE) * 1000,
                 "added": (seen.seconds - (len(case.pieces) - 1) * PAUSE) * 1000,
@@ -335,13 +351,13 @@ def table(measured):
     cells = []
     for rows in measured.values():
         clean = rows["clean"]
-        stopped = sum(one["end"] != "stop" for one in clean)
+        stopped = sum(one["end"] not in GOOD for one in clean)
         first = statistics.median(one["first"] for one in clean)
         added = statistics.median(one["added"] for one in clean)
         cells.append(f"{stopped} stopped, first text {first:.0f} ms, {added:.0f} ms added in all")
     print(f"| none | {len(clean)} | {' | '.join(cells)} |")
     print(
-        "\nshown: most characters of a violation; paid: most deltas after it; first text: after the first sentence's last delta."
+        "\nshown: most characters of a violation; paid: most deltas after it; first text: after the delta behind the first sentence."
     )
 
 
@@ -371,7 +387,12 @@ async def main(peers):
             for name in ["streamval", *peers]:
                 log.write_text("")
                 if name == "streamval":
-                    answers = await by_streamval(18_712)
+                    answers = await by_server(18_712, types=True)
+                elif name in SERVERS:
+                    with running(name, peers[name], 18_711, 18_713, folder):
+                        await ask(18_713, len(ALL) - 1)
+                        log.write_text("")
+                        answers = await by_server(18_713)
                 else:
                     answers = await asyncio.to_thread(by_peer, peers[name], name, 18_711)
                 await asyncio.sleep(0.5)  # the upstream writes down what it has sent

@@ -13,14 +13,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from exposure import ALL, Seen
+from exposure import Seen, all_of
 
 FORBIDDEN = ["acme", "globex", "initech", "hooli", "umbrella-corp", "soylent"]
+PATTERNS = [
+    r"(?i)\b(?:" + "|".join(FORBIDDEN) + r")\b",
+    r"(?i)project x-[0-9]+",
+    r"AKIA[0-9A-Z]{16}",
+    r"ghp_[0-9A-Za-z]{36}",
+    r"sk_live_[0-9A-Za-z]{24}",
+    r"xoxb-[0-9]{10,}-[0-9]{10,}-[0-9A-Za-z]{20,}",
+    r"\b(?:\d[ -]?){12,15}\d\b",
+]
+"""For a peer that takes patterns: the words, and what the gateway's ready rules look for."""
 
 
-async def deltas(port, number):
+async def deltas(port, number, also=""):
     """What the upstream says; closing it closes the connection."""
-    body = json.dumps({"messages": [{"role": "user", "content": f"case {number}"}]}).encode()
+    asked = {"role": "user", "content": f"case {number}{also}"}
+    body = json.dumps({"messages": [asked]}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     try:
         writer.write(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -33,11 +44,11 @@ async def deltas(port, number):
         writer.close()
 
 
-async def by_stream_guard(source, seen, note):
+async def by_stream_guard(ask, seen, note):
     """Forbidden words; it has nothing else."""
     from llm_stream_guard import BlockedEvent, DeltaEvent, StreamGuard
 
-    async for event in StreamGuard(FORBIDDEN).wrap(source):
+    async for event in StreamGuard(FORBIDDEN).wrap(ask()):
         if isinstance(event, DeltaEvent):
             note(event.text)
         elif isinstance(event, BlockedEvent):
@@ -46,11 +57,11 @@ async def by_stream_guard(source, seen, note):
     seen.end = "stop"
 
 
-async def by_tripwire(source, seen, note):
+async def by_tripwire(ask, seen, note):
     """Its detector that needs no key, as it comes."""
     from tripwire import Guard, HeuristicDetector
 
-    async for chunk in Guard(HeuristicDetector()).supervise(source, user="case"):
+    async for chunk in Guard(HeuristicDetector()).supervise(ask(), user="case"):
         if chunk.type == "token":
             note(chunk.text)
         elif chunk.type == "intervention" and chunk.intervention.decision == "abort":
@@ -59,7 +70,55 @@ async def by_tripwire(source, seen, note):
     seen.end = "stop"
 
 
-PEERS = {"llm-stream-guard": by_stream_guard, "tripwire-llm": by_tripwire}
+async def by_l0(ask, seen, note):
+    """Its rules for patterns and repetitions after each token, and one more attempt from the last good one."""
+    import l0
+    from l0.guardrails import custom_pattern_rule, repetition_rule
+    from l0.types import CheckIntervals
+
+    class Plain:
+        """Text as it comes."""
+
+        name = "plain"
+
+        def detect(self, stream):
+            return True
+
+        async def wrap(self, stream, options=None):
+            async for text in stream:
+                token = l0.Event(type=l0.EventType.TOKEN, text=text)
+                yield l0.AdaptedEvent(event=token, raw_chunk=text)
+            yield l0.AdaptedEvent(event=l0.Event(type=l0.EventType.COMPLETE))
+
+    asked = 0
+
+    async def stream():
+        nonlocal asked
+        asked += 1
+        return ask("" if asked == 1 else ", and go on from there")
+
+    rules = [custom_pattern_rule(PATTERNS), repetition_rule(sentence_repeat_count=2)]
+    running = await l0.run(
+        stream=stream,
+        adapter=Plain(),
+        guardrails=rules,
+        check_intervals=CheckIntervals(guardrails=1, checkpoint=1),
+        retry=l0.Retry(attempts=2, max_retries=2, base_delay=0.001),
+        continue_from_last_good_token=True,
+    )
+    try:
+        async for event in running:
+            if event.is_token:
+                note(event.text)
+            elif event.is_error:
+                seen.end = "error"
+            elif event.is_complete:
+                seen.end = "stop"
+    except Exception:  # whatever it raises, a client sees an error
+        seen.end = "error"
+
+
+PEERS = {"llm-stream-guard": by_stream_guard, "tripwire-llm": by_tripwire, "ai2070-l0": by_l0}
 
 
 async def one(peer, port, number):
@@ -69,23 +128,23 @@ async def one(peer, port, number):
         seen.first = seen.first or time.perf_counter() - began
         seen.text += text
 
-    source = deltas(port, number)
+    sources = []
+
+    def ask(also=""):
+        sources.append(deltas(port, number, also))
+        return sources[-1]
+
     try:
-        await PEERS[peer](source, seen, note)
+        await PEERS[peer](ask, seen, note)
     finally:
-        await source.aclose()
+        for source in sources:
+            await source.aclose()
     seen.seconds = time.perf_counter() - began
     return seen
 
 
 async def main(peer, port):
-    together = asyncio.Semaphore(10)
-
-    async def bounded(number):
-        async with together:
-            return await one(peer, port, number)
-
-    for seen in await asyncio.gather(*(bounded(number) for number in range(len(ALL)))):
+    for seen in await all_of(lambda number: one(peer, port, number)):
         print(json.dumps(vars(seen)))
 
 

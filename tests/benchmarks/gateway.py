@@ -17,6 +17,10 @@ from pathlib import Path
 
 import psutil
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import peer_servers
+
 FRAMES = 100
 PAUSE = 0.010
 FILE = """
@@ -183,6 +187,38 @@ async def cost(rows, repeats):
         )
 
 
+async def cost_of(peer, python, rows, repeats):
+    """The same of a peer's server: without rules for the first byte, with rules for a hundred streams."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with Running(FRAMES, PAUSE) as running:
+            port = 18_703
+            with peer_servers.running(peer, python, running.upstream, port, folder, rules=False):
+                await many(port, "careful", 5)
+                firsts, direct = [], []
+                for _ in range(20):
+                    firsts.append((await one(port, "careful"))[0])
+                    direct.append((await one(running.upstream, "m"))[0])
+            added = statistics.median(firsts) - statistics.median(direct)
+            rows.append(
+                (f"{peer}, without rules: added to the first byte", f"{added * 1000:.1f} ms")
+            )
+            with peer_servers.running(peer, python, running.upstream, port, folder):
+                await many(port, "careful", 5)
+                ratios = []
+                for _ in range(repeats):
+                    alone, answers = await many(running.upstream, "m", 100)
+                    through, said = await many(port, "careful", 100)
+                    whole = sum(text == answers[0][2] for *_, text in said)
+                    ratios.append((through / alone, whole))
+            ratio, whole = min(ratios)
+            rows.append(
+                (
+                    f"{peer}, with its rules: 100 streams, times the upstream",
+                    f"{ratio:.2f} ({whole} of 100 whole)",
+                )
+            )
+
+
 async def load(rows, workers):
     async with Running(FRAMES, 0.05, workers) as running:
         await many(running.gateway, "careful", 5)
@@ -223,9 +259,11 @@ async def soak(rows, count):
         rows.append(("… memory after each quarter", f"{grown} MiB"))
 
 
-async def main(repeats, requests):
+async def main(repeats, requests, peers):
     rows = []
     await cost(rows, repeats)
+    for peer, python in peers.items():
+        await cost_of(peer, python, rows, repeats)
     for workers in (1, 2):
         await load(rows, workers)
     await soak(rows, requests)
@@ -238,6 +276,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--peer", action="append", default=[], help="NAME=PYTHON")
     parser.add_argument("--upstream", type=int)
     parser.add_argument("--frames", type=int)
     parser.add_argument("--pause", type=float)
@@ -245,4 +284,6 @@ if __name__ == "__main__":
     if given.upstream:
         asyncio.run(upstream(given.upstream, given.frames, given.pause))
     else:
-        asyncio.run(main(given.repeats, given.requests))
+        asyncio.run(
+            main(given.repeats, given.requests, dict(one.split("=", 1) for one in given.peer))
+        )

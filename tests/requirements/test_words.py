@@ -75,6 +75,21 @@ async def test_language_fails_once_it_is_certain():
     assert (await failing(sv.language("en", hold=True), german * 5))[0] == ""
 
 
+async def test_one_foreign_sentence_in_much_of_the_wanted_language_is_found():
+    english = "The weather was so fine that everybody went out into the garden. " * 6
+    german = "Das Wetter war so schön, dass alle in den Garten hinausgingen. "
+    text, reason, _ = await failing(sv.language("en"), english + german + english)
+    assert reason == "a part of it is in the language 'de'"
+    assert "Wetter" not in text
+    # What neighbours share is no reason, nor is a name.
+    norwegian = "Hun sa at han skulle komme hjem senere, men ingen hadde sett ham siden mandag. "
+    named = "In a quiet Berlin street, Frau Doktor Helga Schmidt-Rottluff sang. "
+    await passing(
+        sv.language("da"), "Vejret er meget smukt i hele byen i dag, og alle går. " + norwegian
+    )
+    await passing(sv.language("en"), english + named + english)
+
+
 async def test_too_little_text_gets_the_benefit_of_the_doubt():
     await passing(sv.language("en"), "OK.")
     assert await on_the_whole(sv.language("en"), "")

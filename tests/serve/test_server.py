@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -156,3 +157,14 @@ def test_a_network_that_vanishes_is_noticed_within_the_time_of_the_file():
                 assert idle + every * count <= 6
             assert client
     assert os.name == "posix"
+
+
+def test_a_client_whose_network_vanishes_costs_nothing_more():
+    alone = shutil.which("unshare") and shutil.which("ip")
+    if not alone or subprocess.run(["unshare", "-n", "true"], check=False).returncode:
+        pytest.skip("needs Linux, and the right to make a network namespace")
+    command = ["unshare", "-n", sys.executable, "-m", "tests.support.vanishing"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr
+    # A client that is silent, and one that text is sent to: each is noticed, and its upstream closed.
+    assert len(done.stdout.splitlines()) == 2
