@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-local notebooks docs package clean
+.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-local notebooks docs package clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -20,6 +20,10 @@ test: $(VENV)/.dev ## Run every test: unit, property, chaos, notebooks, and the 
 
 test-fast: $(VENV)/.dev ## The same without the embedded model, the notebooks and the chaos test
 	$(BIN)/python -X dev -m pytest -n auto -m "not local_model and not slow"
+
+# Ray takes 600 MB, so it has an environment of its own, which the other tests do without.
+test-ray: $(VENV)-ray/.installed ## Test the batch on a real Ray cluster on this machine
+	$(VENV)-ray/bin/python -m pytest -W default -p no:cacheprovider tests/batch/test_ray.py
 
 fuzz: $(VENV)/.dev ## Try random types, documents, texts and slices for SECONDS=60
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
@@ -81,7 +85,7 @@ package: $(VENV)/.dev ## Build sdist and wheel, install the wheel into an empty 
 	cd build && empty/bin/python ../tests/support/smoke.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-ray build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'streamval needs Python 3.11 or later'"
@@ -94,6 +98,11 @@ $(VENV)/.local: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.local
+
+$(VENV)-ray/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-ray
+	$(VENV)-ray/bin/python -m pip install --quiet --disable-pip-version-check -e ".[ray]" psutil pytest pytest-asyncio pytest-timeout hypothesis
+	@touch $@
 
 build/peers/.installed: Makefile
 	$(foreach one,$(PEERS),$(PYTHON) -m venv build/peers/$(call peer,$(one)) && build/peers/$(call peer,$(one))/bin/python \

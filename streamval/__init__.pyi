@@ -14,6 +14,7 @@ from .backends.local import LocalBackend as LocalBackend
 from .backends.openai import OpenAIBackend as OpenAIBackend
 from .backends.replay import ReplayBackend as ReplayBackend
 from .backends.scripted import ScriptedBackend as ScriptedBackend
+from .batch.job import batch as batch
 from .contracts.decorator import contract as contract
 from .contracts.expression import Expression as Expression
 from .contracts.expression import LLMDataModel as LLMDataModel

@@ -1,4 +1,4 @@
-"""The command line: ``streamval run``, ``replay``, ``draw``, ``serve``, ``rules`` and ``demo``."""
+"""The command line: ``streamval run``, ``replay``, ``draw``, ``serve``, ``batch``, ``rules`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -270,6 +270,88 @@ def serve(
             typer.echo(f"{file or 'the default configuration'} can be served: {models}")
         else:
             serving(file, workers=workers, port=port)
+
+
+@app.command()
+def batch(
+    rows: Annotated[
+        Path | None,
+        typer.Argument(
+            help="JSON lines or Parquet: a `prompt` or `messages` a row; - for standard input."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Argument(help="The results: JSON lines, or Parquet by its name.")
+    ] = None,
+    *,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            "--pipeline",
+            "-p",
+            help="MODULE:NAME or FILE.py:NAME, a Pipeline or a function that makes one; or a file of "
+            "`streamval serve`, with --model.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="A model of that file.")
+    ] = None,
+    task_limit: Annotated[int, typer.Option(min=1, help="Rows under way at once.")] = 64,
+    limit: Annotated[int | None, typer.Option(min=1, help="Answer so many rows at most.")] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Answer rows anew whose result is not valid.")
+    ] = False,
+    max_failures: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many results that are not valid.")
+    ] = None,
+    token_budget: Annotated[
+        int | None, typer.Option(min=1, help="Stop once so many tokens have been generated in all.")
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Answer on a Ray cluster: its address, or `local` for this machine."),
+    ] = None,
+    status: Annotated[
+        Path | None, typer.Option(help="Only say how far the job that writes this file has come.")
+    ] = None,
+) -> None:
+    """Answer many prompts. Killed anywhere, the same command goes on where it was.
+
+    Results are kept in OUT.sqlite as they come, and written to OUT when the job ends: one result a row, with the
+    row's own columns. Ctrl-C lets the rows under way end; a second one leaves them.
+
+    Exit status: 0 all rows are valid, 1 not all are, 2 wrong use, 3 the model broke off, 130 interrupted.
+
+    [dim]$[/dim] streamval batch rows.jsonl answers.jsonl --pipeline my_rules:pipeline
+    [dim]$[/dim] streamval batch --status answers.jsonl
+    """
+    with _explained():
+        from streamval.batch import status as status_of
+        from streamval.batch.command import run_command, said_of_counts
+
+        if status is not None:
+            typer.echo(said_of_counts(status_of(status)))
+            return
+        if rows is None or out is None or pipeline is None:
+            message = "give the rows, the file for the results, and --pipeline MODULE:NAME"
+            raise UsageError(message)
+        done = asyncio.run(
+            run_command(
+                rows,
+                out,
+                pipeline,
+                model,
+                ray=ray,
+                task_limit=task_limit,
+                limit=limit,
+                retry_failed=retry_failed,
+                max_failures=max_failures,
+                token_budget=token_budget,
+            )
+        )
+    if done.ended == "stopped":
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(VALID if done.success else INVALID)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """asyncio without observables: tasks and who owns them, gates, buffers, and sync code that waits.
 
 `scope` owns tasks, `gate` pauses a source, `inbox` buffers between push and pull, `pump` reads an
-async iterator, `tasks` starts tasks, `blocking` runs async code from sync code.
+async iterator, `tasks` starts tasks, `blocking` runs async code from sync code, `daemon` a call that may
+block for ever.
 """

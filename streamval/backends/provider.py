@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SHOWN = 300
 """Characters of a server's message that an error repeats."""
 
+A_DAY = 86_400.0
+"""Seconds. A server that asks for a longer wait is not believed."""
+
 
 def as_delta(piece: Any) -> Delta:
     """A piece of a chat or text completion as a delta. Of several answers, only the first counts.
@@ -154,7 +157,25 @@ def explained(
         case _ if not answered and _is_nobody_there(error):
             kind = ConnectionFailedError
             problem = "does not answer; check the network and api_base"
-    return kind(f"{model} {problem}: {said}")
+    made = kind(f"{model} {problem}: {said}")
+    if isinstance(made, RateLimitError):
+        headers = getattr(getattr(error, "response", None), "headers", {})
+        made.retry_after = seconds_in(headers.get("retry-after"))
+    return made
+
+
+def seconds_in(retry_after: str | None) -> float | None:
+    """The seconds of a ``Retry-After``. A date is left out, as clocks differ; so is more than a day.
+
+    Example:
+        >>> seconds_in("1.5"), seconds_in("Sun, 22 Nov 2026 08:00:00 GMT"), seconds_in("-1")
+        (1.5, None, None)
+    """
+    try:
+        seconds = float(retry_after or "")
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < A_DAY else None
 
 
 def _is_nobody_there(error: Exception) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from streamval.backends.base import GenerationRequest
@@ -20,7 +21,7 @@ from streamval.serve.upstream import Relay
 from streamval.serve.wire import BadRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from streamval.pipeline.run import Run
     from streamval.serve.configuration import Configuration, ServedModel
@@ -152,6 +153,38 @@ class Service:
         except UsageError as error:
             raise BadRequestError(str(error)) from None
         return pipeline.start_request(request), relay, model
+
+
+@asynccontextmanager
+async def pipeline_of(configuration: Configuration, name: str) -> AsyncIterator[Pipeline[Any]]:
+    """A model of the file as a pipeline, without a gateway before it.
+
+    Yields:
+        The pipeline. Its connections are closed afterwards.
+
+    Raises:
+        UsageError: If the file has no such model.
+    """
+    model = configuration.models.get(name)
+    if model is None:
+        message = (
+            f"there is no model {name!r} in the file; there are {', '.join(configuration.models)}"
+        )
+        raise UsageError(message)
+    speaks = endpoint_of(configuration.upstreams[model.upstream])
+    judges = endpoint_of(configuration.upstreams[model.judge_upstream or model.upstream])
+    try:
+        yield Pipeline(
+            speaks.judge(),
+            requirements=[requirement_of(written) for written in model.requirements],
+            chunking=model.chunking,
+            retry=None if model.repair is None else model.repair.repair(),
+            validation_backend=judges.judge(),
+            stall_timeout=configuration.upstreams[model.upstream].stall_timeout,
+        )
+    finally:
+        await speaks.aclose()
+        await judges.aclose()
 
 
 def _digest(key: str) -> bytes:

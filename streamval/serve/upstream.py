@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamval.backends.base import Backend, Delta
 from streamval.backends.continuing import continued
+from streamval.backends.provider import seconds_in
 from streamval.backends.secrets import without_secrets
 from streamval.errors import (
     AuthenticationError,
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
     from streamval.backends.base import GenerationRequest
     from streamval.types.context import Message
-
-A_DAY = 86_400.0
-"""Seconds. A `Retry-After` beyond that is of no use."""
 
 SHOWN = 300
 """Characters of a server's message that an error repeats."""
@@ -255,7 +253,7 @@ class OpenAIRelay(Relay):
                 return UnknownModelError(f"{self.model} is not known to its provider: {why}")
             case 429:
                 error = RateLimitError(f"{self.model} asks for fewer requests: {why}")
-                error.retry_after = _seconds(response.headers.get("Retry-After"))
+                error.retry_after = seconds_in(response.headers.get("Retry-After"))
                 return error
             case 400 | 413 | 422:
                 return RefusedRequestError(f"{self.model} refused the request: {why}")
@@ -301,12 +299,3 @@ def _usage(reported: Any) -> Usage | None:
     if type(written) is not int or written <= 0:
         return None
     return Usage(read if type(read) is int else None, written, source="backend")
-
-
-def _seconds(written: str | None) -> float | None:
-    """Of a `Retry-After`: seconds. A date is left out, as clocks differ."""
-    try:
-        seconds = float(written or "")
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < A_DAY else None

@@ -1,0 +1,12 @@
+from .answering import Answering as Answering
+from .answering import Answers as Answers
+from .fingerprint import fingerprint as fingerprint
+from .job import BatchEvent as BatchEvent
+from .job import BatchProgress as BatchProgress
+from .job import BatchResult as BatchResult
+from .job import Job as Job
+from .job import RowEvent as RowEvent
+from .job import batch as batch
+from .pace import Slowed as Slowed
+from .table import Counts as Counts
+from .table import status as status

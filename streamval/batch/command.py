@@ -1,0 +1,214 @@
+"""``streamval batch``: a job on the command line, and how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console as RichConsole
+
+from streamval.batch.answering import Answering
+from streamval.batch.fingerprint import fingerprint
+from streamval.batch.job import BatchProgress, Job, RowEvent
+from streamval.batch.named import pipeline_named
+from streamval.batch.rows import name_of
+from streamval.sinks.progress import ProgressBar
+from streamval.types.results import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from streamval.batch.answering import Answers
+    from streamval.batch.job import BatchEvent, BatchResult
+    from streamval.batch.table import Counts
+    from streamval.pipeline.pipeline import Pipeline
+
+A_MINUTE = 60.0
+"""Seconds between two lines of a log."""
+
+
+async def run_command(
+    rows: Path,
+    out: Path,
+    pipeline: str,
+    model: str | None,
+    *,
+    ray: str | None = None,
+    **arguments: Any,
+) -> BatchResult:
+    """Run a job as the command line asks for it, and show how far it comes.
+
+    The first Ctrl-C begins no more rows, and lets those under way end; the second one leaves them.
+
+    Args:
+        rows: Where the rows are.
+        out: Where the results go.
+        pipeline: ``MODULE:NAME``, or a gateway's file.
+        model: Of the gateway's file.
+        ray: The address of a cluster to run on; ``local`` for one on this machine; `None` for no cluster.
+        **arguments: As for `Job`.
+    """
+    async with pipeline_named(pipeline, model) as made:
+        with _shown(RichConsole(stderr=True)) as show:
+            job = Job(
+                str(rows),
+                out,
+                fingerprint(made),
+                on_event=show,
+                on_start=show.begin,
+                **arguments,
+            )
+            async with _answers(made, pipeline, model, job, ray) as answers:
+                with _interruptible(job):
+                    result = await job.run(answers)
+    _say_how_it_went(result, name_of(str(rows)), out)
+    return result
+
+
+@asynccontextmanager
+async def _answers(
+    made: Pipeline[Any], name: str, model: str | None, job: Job, ray: str | None
+) -> AsyncIterator[Answers]:
+    if ray is None:
+        yield Answering(made, job.tell)
+        return
+    from streamval.batch.ray import on_cluster  # an optional extra
+
+    async with on_cluster(name, model, address=None if ray == "local" else ray) as answers:
+        yield answers
+
+
+@contextmanager
+def _interruptible(job: Job) -> Iterator[None]:
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    interrupted = 0
+
+    def interrupt() -> None:
+        nonlocal interrupted
+        interrupted += 1
+        if interrupted == 1:
+            job.stop()
+            _say("rows under way are being ended; Ctrl-C again leaves them")
+        elif task is not None:
+            task.cancel()
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+    except (NotImplementedError, RuntimeError):  # Windows; a loop that is not in the main thread
+        yield
+        return
+    try:
+        yield
+    except asyncio.CancelledError:
+        if interrupted > 1:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+
+
+class _Shown:
+    """Shows how far a job has come: a bar on a terminal, else a line a minute."""
+
+    def __init__(self, bar: ProgressBar | None) -> None:
+        self._bar = bar
+        self._next = 0.0
+
+    def begin(self, progress: BatchProgress) -> None:
+        if progress.earlier:
+            _say(f"{progress.earlier:,} rows have their result already")
+        self._next = time.monotonic() + A_MINUTE
+        self._show(progress)
+
+    def __call__(self, event: BatchEvent) -> None:
+        if isinstance(event, RowEvent):
+            self._show(event.progress)
+        else:
+            _say(
+                f"slower: a pause of {event.pause:.0f} s, then {event.rate:.1f} rows/s ({event.reason})"
+            )
+
+    def _show(self, progress: BatchProgress) -> None:
+        if self._bar is not None:
+            self._bar(
+                Progress(
+                    done=progress.done,
+                    total=progress.total,
+                    valid=progress.valid,
+                    invalid=progress.failed,
+                    raised=progress.errors,
+                    tokens=progress.tokens,
+                    seconds=progress.seconds,
+                )
+            )
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + A_MINUTE
+            _say(said_of(progress))
+
+
+@contextmanager
+def _shown(console: RichConsole) -> Iterator[_Shown]:
+    if not console.is_terminal:
+        yield _Shown(None)
+        return
+    with ProgressBar(console) as bar:
+        yield _Shown(bar)
+
+
+def said_of(progress: BatchProgress) -> str:
+    """How far a job has come, as a line of a log.
+
+    Example:
+        >>> said_of(BatchProgress(total=10, valid=3, failed=1, tokens=60, seconds=2.0))
+        '4 of 10 rows: 3 valid, 1 not valid, 0 errors; 60 tokens; 2.0 rows/s, 3 s left'
+    """
+    rate = progress.done / progress.seconds if progress.seconds else 0.0
+    of = "" if progress.total is None else f" of {progress.total:,}"
+    left = ""
+    if progress.total is not None and rate:
+        left = f", {(progress.total - progress.done) / rate:,.0f} s left"
+    return (
+        f"{progress.done:,}{of} rows: {progress.valid:,} valid, {progress.failed:,} not valid, "
+        f"{progress.errors:,} errors; {progress.tokens:,} tokens; {rate:.1f} rows/s{left}"
+    )
+
+
+def said_of_counts(counts: Counts) -> str:
+    """What is in a job's table, in a line.
+
+    Example:
+        >>> from streamval.batch.table import Counts
+        >>> said_of_counts(Counts(rows=10, valid=3, failed=1, tokens=60))
+        '4 of 10 rows have a result: 3 valid, 1 not valid, 0 errors; 60 tokens'
+    """
+    return (
+        f"{counts.done:,} of {counts.rows:,} rows have a result: {counts.valid:,} valid, "
+        f"{counts.failed:,} not valid, {counts.errors:,} errors; {counts.tokens:,} tokens"
+    )
+
+
+ENDED = {
+    "done": "",
+    "limit": "--limit is reached",
+    "failures": "--max-failures is reached",
+    "tokens": "--token-budget is spent",
+    "stopped": "interrupted",
+}
+
+
+def _say_how_it_went(result: BatchResult, rows: str, out: Path) -> None:
+    _say(said_of(result.this_time))
+    _say(f"{out}: {said_of_counts(result.in_all)}")
+    if result.ended != "done":
+        _say(f"{ENDED[result.ended]}: the same command goes on with the rest of {rows}")
+    elif result.in_all.failed or result.in_all.errors:
+        _say("--retry-failed answers those anew that are not valid")
+
+
+def _say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)  # noqa: T201  a log

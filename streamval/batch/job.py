@@ -1,0 +1,390 @@
+"""A job: the rows that have no result yet are answered, several at a time, and each result is kept as it comes.
+
+rows ─ register ─ missing ─┬─ answer ─┐
+├─ answer ─┼─ keep (SQLite) ─ events ─ … ─ OUT
+└─ answer ─┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from aiostream import stream
+
+from streamval.aio.daemon import in_daemon
+from streamval.batch.answering import Answering
+from streamval.batch.fingerprint import fingerprint
+from streamval.batch.output import check_output, write
+from streamval.batch.rows import read, rereadable
+from streamval.batch.table import Counts, Table
+from streamval.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from aiostream import Stream
+
+    from streamval.batch.answering import Answers
+    from streamval.batch.pace import Slowed
+    from streamval.batch.rows import Row, Source
+    from streamval.batch.table import Kept
+    from streamval.pipeline.pipeline import Pipeline
+
+MOST_WAITING = 1000
+"""Results that may wait to be written. Then no row begins: the disk is slower than the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowEvent:
+    """A row has its result, and that is on the disk.
+
+    Attributes:
+        record: The result, as a line of JSON.
+        outcome: ``"valid"``, ``"failed"`` or ``"error"``.
+        progress: How far the job has come with it.
+    """
+
+    record: bytes = field(repr=False)
+    outcome: Literal["valid", "failed", "error"]
+    progress: BatchProgress
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """How far a job has come, since it was started this time.
+
+    Attributes:
+        total: Rows that had no result at the start; `None` where nobody knows yet.
+        earlier: Rows that had one.
+        valid: Rows with a valid result.
+        failed: Rows that were never valid.
+        errors: Rows that raised.
+        tokens: Generated.
+        seconds: Since the start.
+    """
+
+    total: int | None = None
+    earlier: int = 0
+    valid: int = 0
+    failed: int = 0
+    errors: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> int:
+        """Rows that got a result."""
+        return self.valid + self.failed + self.errors
+
+
+BatchEvent: TypeAlias = "RowEvent | Slowed"
+
+Ended = Literal["done", "limit", "failures", "tokens", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """How a job went.
+
+    Attributes:
+        ended: Why it ended: ``"done"``, all rows have a result; ``"limit"``, ``"failures"`` or
+            ``"tokens"``, it has come to what it was allowed; ``"stopped"``.
+        this_time: What was done since the start.
+        in_all: What is in the table, earlier starts included.
+    """
+
+    ended: Ended
+    this_time: BatchProgress
+    in_all: Counts
+
+    @property
+    def success(self) -> bool:
+        """Whether all rows have a valid result."""
+        return self.ended == "done" and not (self.in_all.failed or self.in_all.errors)
+
+
+async def batch(
+    rows: Source,
+    out: str | Path,
+    pipeline: Pipeline[Any],
+    *,
+    task_limit: int = 64,
+    limit: int | None = None,
+    retry_failed: bool = False,
+    max_failures: int | None = None,
+    token_budget: int | None = None,
+    on_event: Callable[[BatchEvent], object] | None = None,
+) -> BatchResult:
+    """Answer many prompts, in a job that may be killed: the same call goes on where it was.
+
+    Results are kept in ``OUT.sqlite`` as they come, and written to `out` in the order of the rows when the job ends,
+    however it ends. There is one result a row. A row that was under way when the job was killed is asked again.
+
+    Args:
+        rows: A file of JSON lines or Parquet (``.parquet``), ``"-"`` for standard input, or mappings. A row
+            has a `prompt` or `messages`, perhaps an `id` (else its number, from 1), and columns that are carried
+            through. They are never all in memory.
+        out: Where the results go: JSON lines, or Parquet where it ends so.
+        pipeline: Who answers, and who judges.
+        task_limit: How many rows are under way at once.
+        limit: Rows to answer this time, at most.
+        retry_failed: Answer those rows anew whose result is not valid.
+        max_failures: Begin no more rows once so many results of this time are not valid.
+        token_budget: Begin no more rows once so many tokens have been generated for the table's results.
+        on_event: Called with each result once it is on the disk, and with each slowing down; on the event loop,
+            one call after the other.
+
+    Returns:
+        How it went. A row that raised is a row with an error.
+
+    Raises:
+        UsageError: If an argument or a row cannot work, `out` belongs to another pipeline, or the disk is full. What
+            was kept stays.
+        AuthenticationError: If the provider refuses the key: no row can be answered then.
+        UnknownModelError: If it knows no such model.
+        Exception: What `on_event` raises.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> from streamval import Pipeline, ScriptedBackend
+        >>> pipeline = Pipeline(ScriptedBackend("All is well."))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     out = Path(folder, "out.jsonl")
+        ...     result = asyncio.run(batch([{"id": "a", "prompt": "How is it?"}], out, pipeline))
+        ...     result.ended, result.in_all.valid, out.read_text()[:30]
+        ('done', 1, '{"id":"a","success":true,"text')
+    """
+    job = Job(
+        rows,
+        out,
+        fingerprint(pipeline),
+        task_limit=task_limit,
+        limit=limit,
+        retry_failed=retry_failed,
+        max_failures=max_failures,
+        token_budget=token_budget,
+        on_event=on_event,
+    )
+    return await job.run(Answering(pipeline, job.tell))
+
+
+class Job:
+    """One start of a job, which can be told to stop; see `batch` for the arguments."""
+
+    def __init__(
+        self,
+        rows: Source,
+        out: str | Path,
+        settings: Mapping[str, str],
+        *,
+        task_limit: int = 64,
+        limit: int | None = None,
+        retry_failed: bool = False,
+        max_failures: int | None = None,
+        token_budget: int | None = None,
+        on_event: Callable[[BatchEvent], object] | None = None,
+        on_start: Callable[[BatchProgress], object] | None = None,
+    ) -> None:
+        counted = {
+            "task_limit": task_limit,
+            "limit": limit,
+            "max_failures": max_failures,
+            "token_budget": token_budget,
+        }
+        for name, value in counted.items():
+            if value is not None and (type(value) is not int or value < 1):
+                message = f"{name} must be a whole number of at least 1, not {value!r}"
+                raise UsageError(message)
+        self.out = Path(out)
+        check_output(self.out, rows)
+        self._rows, self._settings = rows, settings
+        self._task_limit, self._limit, self._retry_failed = task_limit, limit, retry_failed
+        self._max_failures, self._token_budget = max_failures, token_budget
+        self.tell = on_event or (lambda _: None)
+        self._on_start = on_start or (lambda _: None)
+        self._stop = asyncio.Event()
+        self._ended: Ended = "done"
+        self._began = 0.0
+        self._taken = self._wrong = self._tokens = 0
+        self.progress = BatchProgress()
+
+    def stop(self, ended: Ended = "stopped") -> None:
+        """Begin no more rows. Those under way are answered and kept."""
+        if not self._stop.is_set():
+            self._ended = ended
+            self._stop.set()
+
+    async def run(self, answers: Answers) -> BatchResult:
+        """Run to the end.
+
+        Args:
+            answers: Who answers a row.
+        """
+        table = await asyncio.to_thread(Table, self.out, self._settings)
+        try:
+            try:
+                known = await self._all_answered(table, answers)
+            except BaseExceptionGroup as group:
+                raise _first(group) from None
+            if known:  # else it was stopped before the rows had been read
+                await asyncio.to_thread(write, self.out, table.records, self._rows)
+            in_all = await asyncio.to_thread(table.counts)
+        finally:
+            await asyncio.to_thread(table.close)
+        return BatchResult(self._ended, self.progress, in_all)
+
+    async def _all_answered(self, table: Table, answers: Answers) -> bool:
+        """Answer the rows; whether it came so far that they were known."""
+        known = rereadable(self._rows)
+        if not known:
+            await asyncio.to_thread(table.begin)
+        elif not await self._registered(table):
+            return False
+        before = await asyncio.to_thread(table.counts)
+        accepted = before.valid if self._retry_failed else before.done
+        self._tokens = before.tokens
+        self._began = time.monotonic()
+        total = max(before.rows - accepted, 0) if known else None
+        if total is not None and self._limit is not None:
+            total = min(total, self._limit)
+        self.progress = BatchProgress(total=total, earlier=accepted)
+        self._on_start(self.progress)
+        results: asyncio.Queue[Kept | None] = asyncio.Queue(MOST_WAITING)
+        broken: Exception | None = None
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_all(table, results))
+            try:
+                await self._answer_all(self._missing(table, registered=known), answers, results)
+            except Exception as error:  # what the other rows have got is kept before it is raised
+                broken = error
+            await results.put(None)
+        if broken is not None:
+            raise broken
+        return True
+
+    async def _answer_all(
+        self, missing: AsyncIterator[Row], answers: Answers, results: asyncio.Queue[Kept | None]
+    ) -> None:
+        async def answer(row: Row, *_: Row) -> bool:
+            kept = await answers.answer(row)
+            self._check_limits(kept)
+            await results.put(kept)
+            return True
+
+        me = asyncio.current_task()
+        cancelled_before = me.cancelling() if me else 0
+        rows: Stream[Row] = stream.iterate(missing)
+        answered: Stream[bool] = stream.map(
+            rows, answer, ordered=False, task_limit=self._task_limit
+        )
+        async with answered.stream() as all_answered:
+            async for _ in all_answered:
+                pass
+        # aiostream can swallow a cancellation that arrives while it cleans up.
+        if me is not None and me.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+
+    async def _registered(self, table: Table) -> bool:
+        """Check all rows, before any is paid for; unless they are those of the last time."""
+        source = _identity(self._rows)
+        if source is not None and table.has_read(source):
+            return True
+
+        def check() -> bool:
+            table.begin()
+            for rows in read(self._rows):
+                table.register(rows)
+                if self._stop.is_set():
+                    return False
+            table.finish(source)
+            return True
+
+        return await asyncio.to_thread(check)
+
+    async def _missing(self, table: Table, *, registered: bool) -> AsyncIterator[Row]:
+        """Rows without a result, until there are no more, or no more are allowed."""
+        batches = read(self._rows)
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            while not self._stop.is_set():
+                coming = asyncio.ensure_future(in_daemon(lambda: next(batches, None)))
+                await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
+                if not coming.done():  # a pipe that says nothing more is not waited for
+                    coming.cancel()
+                    return
+                rows = coming.result()
+                if rows is None:
+                    return
+                if not registered:
+                    await asyncio.to_thread(table.register, rows)
+                for row in await asyncio.to_thread(
+                    table.missing, rows, retry_failed=self._retry_failed
+                ):
+                    if self._stop.is_set():
+                        return
+                    if self._taken == self._limit:
+                        self.stop("limit")
+                        return
+                    self._taken += 1
+                    yield row
+        finally:
+            stopped.cancel()
+
+    async def _keep_all(self, table: Table, results: asyncio.Queue[Kept | None]) -> None:
+        """Keep results as they come: while some are written, the next ones gather."""
+        more = True
+        while more:
+            ready = [await results.get()]
+            while not results.empty():
+                ready.append(results.get_nowait())
+            more = None not in ready
+            kept = [one for one in ready if one is not None]
+            if kept:
+                await asyncio.to_thread(table.keep, kept)
+            for one in kept:
+                self._report(one)
+
+    def _report(self, kept: Kept) -> None:
+        before = self.progress
+        self.progress = BatchProgress(
+            total=before.total,
+            earlier=before.earlier,
+            valid=before.valid + (kept.outcome == "valid"),
+            failed=before.failed + (kept.outcome == "failed"),
+            errors=before.errors + (kept.outcome == "error"),
+            tokens=before.tokens + kept.tokens,
+            seconds=time.monotonic() - self._began,
+        )
+        self.tell(RowEvent(kept.record, kept.outcome, self.progress))
+
+    def _check_limits(self, kept: Kept) -> None:
+        """Stop where no more is allowed: as soon as it is known, and not only when it is on the disk."""
+        self._tokens += kept.tokens
+        self._wrong += kept.outcome != "valid"
+        if self._max_failures is not None and self._wrong >= self._max_failures:
+            self.stop("failures")
+        if self._token_budget is not None and self._tokens >= self._token_budget:
+            self.stop("tokens")
+
+
+def _identity(rows: Source) -> str | None:
+    """What tells that a file is the one of the last time: name, size, time of the last change."""
+    if not isinstance(rows, (str, Path)):
+        return None
+    try:
+        found = Path(rows).stat()
+    except OSError:
+        return None
+    return f"{Path(rows).resolve()} {found.st_size} {found.st_mtime_ns}"
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first exception of a group: a job raises what went wrong, not how it was run."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,182 @@
+"""Rows answered on many machines, by Ray: the same rows and results, other processes.
+
+`ValidateRows` is a class for ``ray.data.Dataset.map_batches``. `on_cluster` has the rows of a job answered by actors
+of that class, while the job keeps the books where it was started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic_core import from_json
+
+from streamval.batch.answering import Answering
+from streamval.batch.named import pipeline_named
+from streamval.batch.output import columns_of_results, in_columns
+from streamval.batch.records import kept, refused
+from streamval.batch.rows import RESULT, row_of
+from streamval.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from streamval.batch.answering import Answers
+    from streamval.batch.rows import Row
+    from streamval.batch.table import Kept
+    from streamval.pipeline.pipeline import Pipeline
+
+Made: TypeAlias = "str | Callable[[], Pipeline[Any]]"
+"""How a worker gets its pipeline: ``MODULE:NAME``, a gateway's file, or a function that makes it."""
+
+
+class ValidateRows:
+    """Answers and judges batches of rows: give it to ``ray.data.Dataset.map_batches``.
+
+    It never raises: a row that cannot be answered is a row with an `error`. A batch that was under way on a worker
+    which died is answered again by another one. Each worker makes its own pipeline, and slows down by itself where its
+    provider asks for that.
+
+    Args:
+        pipeline: How to make the pipeline: a function, or what ``streamval batch --pipeline`` takes. A pipeline itself
+            may hold what does not travel.
+        model: Of a gateway's file.
+        task_limit: Rows under way at once in a worker.
+
+    Example:
+        Not run here, as Ray is an extra (``streamval-llm[ray]``)::
+
+            dataset = ray.data.read_json("rows.jsonl", lines=True)
+            answers = dataset.map_batches(
+                ValidateRows,
+                fn_constructor_args=["my_rules:pipeline"],
+                concurrency=8,          # workers
+                batch_size=64,
+                max_concurrency=2,      # batches at once in a worker
+            )
+            answers.write_parquet("answers")
+    """
+
+    def __init__(self, pipeline: Made, model: str | None = None, task_limit: int = 64) -> None:
+        self._made, self._model = pipeline, model
+        self._task_limit = task_limit
+        self._answering: asyncio.Task[Answering] | None = None
+        self._open = AsyncExitStack()
+
+    async def __call__(self, batch: Any) -> Any:
+        """Answer a batch.
+
+        Args:
+            batch: A table of pyarrow, or a mapping of columns to arrays.
+
+        Returns:
+            A table of pyarrow: `id` (null where a row has none), the other columns, and those of a result (`parsed` as
+            JSON). In the order of the batch.
+        """
+        columns = in_columns(batch)
+        slots = asyncio.Semaphore(self._task_limit)
+
+        async def one(number: int, given: Mapping[str, Any]) -> bytes:
+            async with slots:
+                return await self._record(number, given)
+
+        rows = columns.to_pylist()
+        done = await asyncio.gather(*(one(n, row) for n, row in enumerate(rows, 1)))
+        records = [from_json(record) for record in done]
+        carried = {
+            f"input_{field.name}" if field.name in RESULT else field.name: field.type
+            for field in columns.schema
+            if field.name not in ("id", "prompt", "messages")
+        }
+        its_id = columns.schema.field("id").type if "id" in columns.schema.names else None
+        return columns_of_results(records, its_id, carried)
+
+    async def _record(self, number: int, given: Mapping[str, Any]) -> bytes:
+        try:
+            row = row_of(number, "the row", given)
+        except UsageError as error:
+            return refused(given, error)
+        try:
+            record = (await self.answer(row)).record
+        except Exception as error:  # a key that is refused, a pipeline that cannot be made
+            record = kept(row, error).record
+        return record
+
+    async def answer(self, row: Row) -> Kept:
+        """Answer one row of a job.
+
+        Raises:
+            Exception: If no row can be answered: the pipeline cannot be made, the key is refused.
+        """
+        if self._answering is None:
+            self._answering = asyncio.ensure_future(self._begin())
+        return await (await asyncio.shield(self._answering)).answer(row)
+
+    async def _begin(self) -> Answering:
+        """The worker's own pipeline, made once, on its own event loop; closed with the process."""
+        if callable(self._made):
+            return Answering(self._made())
+        return Answering(
+            await self._open.enter_async_context(pipeline_named(self._made, self._model))
+        )
+
+
+@asynccontextmanager
+async def on_cluster(
+    pipeline: Made, model: str | None = None, *, address: str | None = None
+) -> AsyncIterator[Answers]:
+    """Workers on a cluster, one for each of its processors, for as long as a job lasts.
+
+    A worker that dies is started again, and its rows are answered again.
+
+    Args:
+        pipeline: How a worker gets its pipeline; see `ValidateRows`.
+        model: Of a gateway's file.
+        address: Of the cluster; `None` for one on this machine, which ends with the job.
+
+    Yields:
+        Who answers the rows.
+
+    Raises:
+        UsageError: If Ray is not installed, or there is no cluster.
+    """
+    try:
+        import ray  # an optional extra, of 600 MB
+    except ImportError:
+        message = "--ray needs an extra: pip install 'streamval-llm[ray]'"
+        raise UsageError(message) from None
+
+    def begin() -> list[Any]:
+        try:
+            ray.init(address=address, include_dashboard=None if address else False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            message = f"there is no Ray cluster at {address}: {error}"
+            raise UsageError(message) from None
+        worker = ray.remote(ValidateRows).options(
+            max_restarts=-1, max_task_retries=-1, max_concurrency=1000
+        )
+        count = max(int(ray.cluster_resources().get("CPU", 1)), 1)
+        return [worker.remote(pipeline, model) for _ in range(count)]
+
+    workers = await asyncio.to_thread(begin)
+    try:
+        yield _Workers(workers)
+    finally:
+        await asyncio.to_thread(ray.shutdown)
+
+
+class _Workers:
+    """Gives each row to the worker that has fewest."""
+
+    def __init__(self, workers: list[Any]) -> None:
+        self._rows = dict.fromkeys(workers, 0)
+
+    async def answer(self, row: Row) -> Kept:
+        worker = min(self._rows, key=self._rows.__getitem__)
+        self._rows[worker] += 1
+        try:
+            answered: Kept = await worker.answer.remote(row)
+        finally:
+            self._rows[worker] -= 1
+        return answered

@@ -1,0 +1,105 @@
+"""The result of a row, as it is written: what the run says, or what it raised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+
+from streamval.batch.rows import carried_in
+from streamval.batch.table import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streamval.batch.rows import Row
+    from streamval.batch.table import Outcome
+    from streamval.types.results import StreamResult
+
+SHOWN = 2000
+"""Characters of an exception's message that are kept."""
+
+
+def kept(row: Row, answered: StreamResult[Any] | Exception) -> Kept:
+    """What is kept of a row.
+
+    Args:
+        row: The row.
+        answered: How its run went, or what ended it.
+
+    Returns:
+        Its result, with the row's own columns.
+    """
+    record: dict[str, Any] = {"id": row.id, **row.carried}
+    outcome: Outcome
+    tokens = 0
+    if isinstance(answered, Exception):
+        outcome = "error"
+        record |= _of_error(answered)
+    else:
+        outcome = "valid" if answered.success else "failed"
+        usage = answered.usage
+        tokens = usage.completion_tokens
+        record |= {
+            "success": answered.success,
+            "text": answered.text,
+            "parsed": answered.parsed,
+            "failures": [
+                {"requirement": failure.requirement, "reason": failure.reason}
+                for failure in answered.failures
+            ],
+            "attempts": len(answered.attempts),
+            "usage": {
+                "prompt_tokens": usage.prompt_tokens,
+                "completion_tokens": tokens,
+                "discarded_tokens": usage.discarded_tokens,
+                "reused_tokens": usage.reused_tokens,
+            },
+            "finish_reason": answered.finish_reason,
+            "error": None,
+        }
+    return Kept(row, outcome, tokens, as_json(record))
+
+
+def refused(given: Mapping[str, Any], error: Exception) -> bytes:
+    """The result of what is no row, as JSON."""
+    return as_json({"id": given.get("id"), **carried_in(given), **_of_error(error)})
+
+
+def _of_error(error: Exception) -> dict[str, Any]:
+    return {
+        "success": False,
+        "text": None,
+        "parsed": None,
+        "failures": [],
+        "attempts": 0,
+        "usage": None,
+        "finish_reason": None,
+        "error": f"{type(error).__name__}: {str(error)[:SHOWN]}",
+    }
+
+
+def as_json(record: dict[str, Any]) -> bytes:
+    r"""A record as a line of JSON. Half a surrogate pair, which no file can hold, becomes ``?``.
+
+    Example:
+        >>> as_json({"text": "a\nb", "score": float("nan"), "half": "\ud83d"})
+        b'{"text":"a\\nb","score":null,"half":"?"}'
+    """
+    try:
+        return to_json(record, bytes_mode="base64", inf_nan_mode="null", serialize_unknown=True)
+    except (ValueError, UnicodeEncodeError):
+        return to_json(
+            _mended(record), bytes_mode="base64", inf_nan_mode="null", serialize_unknown=True
+        )
+
+
+def _mended(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case dict():
+            return {_mended(name): _mended(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_mended(each) for each in value]
+    return value

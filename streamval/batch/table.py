@@ -1,0 +1,354 @@
+"""The table of a job: which rows there are, and the result of each, in SQLite.
+
+    job       the settings of the pipeline, and how often the rows have been read
+    row       key, id, place among the rows, digest of the prompt
+    result    key, digest of the prompt it answers, outcome, tokens, the result as JSON
+
+What is kept is on the disk before it is reported. Killed anywhere, the table is as it was after the last batch that
+was kept (write-ahead log, https://www.sqlite.org/wal.html).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from filelock import FileLock, Timeout
+
+from streamval.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
+
+    from streamval.batch.rows import Row
+
+Outcome = Literal["valid", "failed", "error"]
+
+APPLICATION = 0x53564C42
+"""What marks the file as ours: "SVLB"."""
+
+BUSY_SECONDS = 30.0
+"""How long another program may hold the table."""
+
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION};
+CREATE TABLE job (version INTEGER NOT NULL, settings TEXT NOT NULL, reading INTEGER NOT NULL, read TEXT);
+CREATE TABLE row (
+    key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, number INTEGER NOT NULL, reading INTEGER NOT NULL, digest BLOB NOT NULL
+);
+CREATE INDEX in_order ON row (reading, number);
+CREATE TABLE result (
+    key INTEGER PRIMARY KEY, digest BLOB NOT NULL, outcome TEXT NOT NULL, tokens INTEGER NOT NULL, record BLOB NOT NULL
+);
+"""
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The result of a row, to be kept.
+
+    Attributes:
+        row: Whose.
+        outcome: ``"valid"``, ``"failed"`` (it never was valid) or ``"error"`` (it raised).
+        tokens: Generated for it.
+        record: The result, as JSON.
+    """
+
+    row: Row
+    outcome: Outcome
+    tokens: int
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How far a job has come, all of its starts together.
+
+    Attributes:
+        rows: Read so far.
+        valid: Rows whose result is valid.
+        failed: Rows that were never valid.
+        errors: Rows that raised.
+        tokens: Generated for what is kept.
+    """
+
+    rows: int = 0
+    valid: int = 0
+    failed: int = 0
+    errors: int = 0
+    tokens: int = 0
+
+    @property
+    def done(self) -> int:
+        """Rows with a result."""
+        return self.valid + self.failed + self.errors
+
+
+class Table:
+    """The table beside `out`, open and locked against another job.
+
+    Args:
+        out: Where the results go; the table is ``OUT.sqlite``.
+        settings: Of the pipeline; see `fingerprint`.
+
+    Raises:
+        UsageError: If it is of another pipeline, another job has it, or it is no table of a job.
+    """
+
+    def __init__(self, out: Path, settings: Mapping[str, str]) -> None:
+        self.path = table_of(out)
+        self._alone = threading.Lock()
+        self._lock = FileLock(f"{self.path}.lock", timeout=0, thread_local=False)
+        try:
+            self._lock.acquire()
+        except Timeout:
+            message = f"another job is writing {out}: wait for it, or name another file"
+            raise UsageError(message) from None
+        except OSError as error:
+            message = f"{out} cannot be written: {error.strerror or error}"
+            raise UsageError(message) from None
+        try:
+            with explained(self.path):
+                self._connection = self._opened(settings)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _opened(self, settings: Mapping[str, str]) -> sqlite3.Connection:
+        new = not self.path.exists() or not self.path.stat().st_size
+        connection = sqlite3.connect(
+            self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            if not new:
+                _check_kind(connection, self.path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            if new or not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                for statement in SCHEMA.split(";"):
+                    connection.execute(statement)
+                wanted = json.dumps(dict(settings))
+                connection.execute("INSERT INTO job VALUES (?, ?, 0, NULL)", (VERSION, wanted))
+            before, self._reading, self._read = connection.execute(
+                "SELECT settings, reading, read FROM job"
+            ).fetchone()
+            connection.execute("COMMIT")
+            _check_same(json.loads(before), settings, self.path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def has_read(self, source: str) -> bool:
+        """Whether these very rows have been registered as a whole; `source` says which they are."""
+        return bool(self._read == source)
+
+    def begin(self) -> None:
+        """Begin to read the rows anew."""
+        with explained(self.path):
+            self._reading += 1
+            self._connection.execute("UPDATE job SET reading = ?, read = NULL", (self._reading,))
+
+    def finish(self, source: str | None) -> None:
+        """The rows have been read to their end."""
+        with explained(self.path):
+            self._connection.execute("UPDATE job SET read = ?", (source,))
+
+    def register(self, rows: Sequence[Row]) -> None:
+        """Note which rows there are.
+
+        Raises:
+            UsageError: If an id has been there before.
+        """
+        statement = (
+            "INSERT INTO row (id, number, reading, digest) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET number = excluded.number, reading = excluded.reading, "
+            "digest = excluded.digest WHERE reading <> excluded.reading"
+        )
+        values = [(row.key, row.number, self._reading, row.digest) for row in rows]
+        with explained(self.path), self._transaction() as connection:
+            if connection.executemany(statement, values).rowcount < len(rows):
+                raise self._twice(connection, rows)
+
+    def _twice(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> UsageError:
+        for row in rows:
+            (number,) = connection.execute(
+                "SELECT number FROM row WHERE id = ?", (row.key,)
+            ).fetchone()
+            if number != row.number:
+                first, second = sorted((number, row.number))
+                break
+        message = (
+            f"rows {first} and {second} have the same id, {row.id!r}: an id names one row; "
+            "leave ids out to number the rows"
+        )
+        return UsageError(message)
+
+    def missing(self, rows: Sequence[Row], *, retry_failed: bool = False) -> list[Row]:
+        """Those rows that have no result, or one of another prompt.
+
+        Args:
+            rows: Registered ones.
+            retry_failed: Take rows whose result is not valid for missing.
+        """
+        accepted = "AND outcome = 'valid'" if retry_failed else ""
+        with explained(self.path):
+            marks = ",".join("?" * len(rows))
+            found = self._connection.execute(
+                "SELECT id FROM row JOIN result USING (key) "  # noqa: S608  marks are question marks
+                f"WHERE id IN ({marks}) AND row.digest = result.digest {accepted}",
+                [row.key for row in rows],
+            )
+            there = {key for (key,) in found}
+        return [row for row in rows if row.key not in there]
+
+    def keep(self, results: Sequence[Kept]) -> None:
+        """Keep results: all of them are on the disk when this returns, or none."""
+        statement = "INSERT OR REPLACE INTO result SELECT key, ?, ?, ?, ? FROM row WHERE row.id = ?"
+        values = [
+            (one.row.digest, one.outcome, one.tokens, one.record, one.row.key) for one in results
+        ]
+        with explained(self.path), self._transaction() as connection:
+            connection.executemany(statement, values)
+
+    def counts(self) -> Counts:
+        """How far the job has come."""
+        with explained(self.path):
+            return _counts(self._connection)
+
+    def records(self) -> Iterator[bytes]:
+        """The results of the rows that were read last, in their order."""
+        with explained(self.path):
+            found = self._connection.execute(
+                "SELECT record FROM row CROSS JOIN result USING (key) "
+                "WHERE reading = ? AND row.digest = result.digest ORDER BY number",
+                (self._reading,),
+            )
+            for (record,) in found:
+                yield record
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._alone:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the table, and let another job have it. What a thread is keeping at the moment is kept."""
+        with self._alone:
+            self._connection.close()
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def table_of(out: Path) -> Path:
+    """Where the table of a job is.
+
+    Example:
+        >>> table_of(Path("answers.jsonl")).name
+        'answers.jsonl.sqlite'
+    """
+    return out.with_name(f"{out.name}.sqlite")
+
+
+def status(out: str | Path) -> Counts:
+    """How far the job that writes `out` has come, while it runs or after it.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    path = table_of(Path(out))
+    if not path.is_file():
+        message = f"there is no job of {out}: {path} is missing"
+        raise UsageError(message)
+    with explained(path):
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
+        try:
+            _check_kind(connection, path)
+            return _counts(connection)
+        finally:
+            connection.close()
+
+
+def _counts(connection: sqlite3.Connection) -> Counts:
+    of_now = "row.reading = (SELECT reading FROM job)"
+    (rows,) = connection.execute(f"SELECT count(*) FROM row WHERE {of_now}").fetchone()  # noqa: S608
+    found = {
+        outcome: (count, tokens)
+        for outcome, count, tokens in connection.execute(
+            "SELECT outcome, count(*), sum(tokens) FROM row JOIN result USING (key) "  # noqa: S608  our own words
+            f"WHERE {of_now} AND row.digest = result.digest GROUP BY outcome"
+        )
+    }
+    return Counts(
+        rows=rows,
+        valid=found.get("valid", (0, 0))[0],
+        failed=found.get("failed", (0, 0))[0],
+        errors=found.get("error", (0, 0))[0],
+        tokens=sum(tokens for _, tokens in found.values()),
+    )
+
+
+def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+    (kind,) = connection.execute("PRAGMA application_id").fetchone()
+    if kind != APPLICATION and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        message = f"{path} is there, and is no table of a job: name another file for the results"
+        raise UsageError(message)
+
+
+def _check_same(before: Mapping[str, str], now: Mapping[str, str], path: Path) -> None:
+    changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    if changed:
+        told = "; ".join(
+            f"{name} was {before.get(name, 'not there')}, and is {now.get(name, 'not there')}"
+            for name in changed
+        )
+        message = (
+            f"the pipeline has changed since {path} was begun ({told}): name another file for its "
+            f"results, or delete {path} to begin anew"
+        )
+        raise UsageError(message)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What SQLite raises, as an error that says what to do. What was kept stays."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _told(path, error) from error
+
+
+def _told(path: Path, error: sqlite3.Error) -> UsageError:
+    code: Any = getattr(error, "sqlite_errorcode", None)
+    match (code or 0) & 0xFF:
+        case sqlite3.SQLITE_FULL:
+            why = "the disk is full: make room"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            why = "another program holds it: close that"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
+            why = f"it cannot be written ({error}): mend that"
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            return UsageError(f"{path} is no table of a job ({error}): name another file")
+        case _:
+            why = f"{error}: mend that"
+    return UsageError(f"{path}: {why}, and give the same command again; what was kept is kept")

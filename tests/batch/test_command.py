@@ -1,0 +1,187 @@
+"""Tests of `streamval.batch.command`, as a person uses it."""
+
+import asyncio
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from streamval.batch.command import said_of
+from streamval.batch.job import BatchProgress
+from tests.support.gateway import FILE
+from tests.support.upstream import upstream, words
+
+STREAMVAL = [sys.executable, "-m", "streamval.cli", "batch"]
+MADE = """
+import asyncio
+import streamval as sv
+
+class Slow(sv.Backend):
+    model = "slow"
+
+    async def stream(self, request):
+        said = request.messages[-1].content
+        await asyncio.sleep(60 if "hang" in said else {pause})
+        yield f"{{said}} is {{'bad' if 'fail' in said else 'fine'}}."
+
+pipeline = sv.Pipeline(Slow(), requirements=[sv.forbidden_words(["bad"])])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made(tmp_path)
+    return tmp_path
+
+
+def made(folder, pause=0.0):
+    (folder / "made.py").write_text(MADE.format(pause=pause))
+
+
+def rows(folder, *prompts):
+    lines = (json.dumps({"id": f"r{n}", "prompt": prompt}) for n, prompt in enumerate(prompts))
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+
+
+def run(*arguments, **options):
+    return subprocess.run(
+        [*STREAMVAL, *map(str, arguments)], capture_output=True, text=True, timeout=90, **options
+    )
+
+
+JOB = ("rows.jsonl", "out.jsonl", "--pipeline", "made:pipeline")
+
+
+def results(folder):
+    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+
+
+def test_a_job_from_its_rows_to_its_results(folder):
+    rows(folder, "one", "two", "fail")
+    done = run(*JOB)
+    assert done.returncode == 1, done.stderr
+    assert "3 of 3 rows have a result: 2 valid, 1 not valid, 0 errors" in done.stderr
+    assert "--retry-failed answers those anew" in done.stderr
+    assert [one["text"] for one in results(folder)] == ["one is fine.", "two is fine.", ""]
+    rows(folder, "one", "two")
+    done = run(*JOB)
+    assert done.returncode == 0, done.stderr
+    assert "2 rows have their result already" in done.stderr
+    assert len(results(folder)) == 2
+    done = run("--status", "out.jsonl")
+    assert done.stdout.startswith("2 of 2 rows have a result: 2 valid")
+
+
+def test_standard_input(folder):
+    done = run("-", *JOB[1:], input='{"prompt": "one"}\n{"prompt": "two"}')
+    assert done.returncode == 0, done.stderr
+    assert [one["id"] for one in results(folder)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give the rows, the file for the results, and --pipeline"),
+        (JOB, "rows.jsonl cannot be read: No such file"),
+        ((*JOB[:3], "made:nothing"), "there is no 'nothing' in made"),
+        ((*JOB[:3], "other:x"), "other cannot be imported: ModuleNotFoundError"),
+        ((*JOB[:3], "gateway.yaml"), "--model says which model of gateway.yaml answers"),
+        ((JOB[0], "no/out.jsonl", *JOB[2:]), "there is no folder no: name a file for the results"),
+        (("made.py", *JOB[1:]), "made.py, line 2 is no JSON"),
+        (("--status", "out.jsonl"), "there is no job of out.jsonl"),
+        ((*JOB, "--ray", "local"), "--ray needs an extra: pip install 'streamval-llm[ray]'"),
+    ],
+)
+def test_wrong_use_is_said_in_a_line(folder, arguments, says):
+    if "--ray" in arguments:
+        rows(folder, "one")
+    done = run(*arguments)
+    said = " ".join(done.stderr.split())
+    assert says in said
+    assert done.returncode == 2
+    assert "Traceback" not in said
+
+
+def started(folder, *more, **options):
+    going = subprocess.Popen(
+        [*STREAMVAL, *JOB, *more], stderr=subprocess.PIPE, text=True, cwd=folder, **options
+    )
+    deadline = time.monotonic() + 60
+    while "result" not in (said := run("--status", "out.jsonl").stdout) or said.startswith("0 of"):
+        assert time.monotonic() < deadline
+        assert going.poll() is None, going.stderr.read()
+    return going
+
+
+def test_ctrl_c_lets_rows_under_way_end_and_says_how_to_go_on(folder):
+    made(folder, pause=0.3)
+    rows(folder, *(f"row {n}" for n in range(200)))
+    going = started(folder, "--task-limit", "4")
+    going.send_signal(signal.SIGINT)
+    _, said = going.communicate(timeout=60)
+    assert going.returncode == 130, said
+    assert "rows under way are being ended" in said
+    assert "interrupted: the same command goes on with the rest of rows.jsonl" in said
+    assert 4 <= len(results(folder)) < 200
+    assert "Traceback" not in said
+
+
+def test_a_second_ctrl_c_leaves_them(folder):
+    rows(folder, "one", "hang", "hang", "hang")
+    going = started(folder)
+    going.send_signal(signal.SIGINT)
+    while "under way" not in (line := going.stderr.readline()):
+        assert line
+    going.send_signal(signal.SIGINT)
+    _, said = going.communicate(timeout=30)
+    assert going.returncode == 130
+    assert "Traceback" not in said
+    assert run("--status", "out.jsonl").stdout.startswith("1 of 4")
+
+
+async def test_a_gateways_file_and_a_model_of_it(folder):
+    rows(folder, "one", "two")
+    async with upstream(lambda body, n: words("One is fine. Two is forbidden. ")) as behind:
+        (folder / "gateway.yaml").write_text(FILE.format(url=behind.url, server=""))
+        command = [*STREAMVAL, *JOB[:3], "gateway.yaml", "--model", "strict"]
+        going = await asyncio.create_subprocess_exec(*command, stderr=subprocess.PIPE)
+        _, said = await going.communicate()
+    assert going.returncode == 1, said
+    assert [one["text"] for one in results(folder)] == ["One is fine."] * 2
+
+
+def test_a_terminal_has_a_bar(folder):
+    made(folder, pause=0.02)
+    rows(folder, *(f"row {n}" for n in range(100)))
+    ours, theirs = pty.openpty()
+    going = subprocess.Popen(
+        [*STREAMVAL, *JOB], stderr=theirs, stdout=theirs, env={**os.environ, "COLUMNS": "120"}
+    )
+    os.close(theirs)
+    said = b""
+    while select.select([ours], [], [], 60)[0]:
+        try:
+            said += os.read(ours, 4096)
+        except OSError:  # it has ended
+            break
+    os.close(ours)
+    assert going.wait(60) == 0
+    assert b"100/100" in said
+    assert b"100 valid, 0 not" in said
+
+
+def test_a_log_has_a_line_with_what_is_left():
+    progress = BatchProgress(total=1_000, valid=90, failed=9, errors=1, tokens=5_000, seconds=10.0)
+    assert said_of(progress) == (
+        "100 of 1,000 rows: 90 valid, 9 not valid, 1 errors; 5,000 tokens; 10.0 rows/s, 90 s left"
+    )
+    assert (
+        said_of(BatchProgress()) == "0 rows: 0 valid, 0 not valid, 0 errors; 0 tokens; 0.0 rows/s"
+    )

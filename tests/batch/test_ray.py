@@ -1,0 +1,132 @@
+"""Tests of `streamval.batch.ray`, on a real cluster: `make test-ray`."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+
+import pytest
+
+import streamval as sv
+from streamval.batch import Job, fingerprint, status
+from streamval.errors import UsageError
+
+if os.environ.get("STREAMVAL_NO_RAY"):
+    pytest.skip("left out", allow_module_level=True)
+ray = pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` tests it")
+
+from streamval.batch.ray import ValidateRows, on_cluster  # noqa: E402
+
+MADE = """
+import asyncio, os
+import streamval as sv
+
+class Slow(sv.Backend):
+    model = "slow"
+
+    async def stream(self, request):
+        said = request.messages[-1].content
+        with open({told!r}, "a") as told:
+            told.write(f"{{os.getpid()}} {{said}}\\n")
+        await asyncio.sleep({pause})
+        if "raise" in said:
+            raise RuntimeError("oh no")
+        yield f"{{said}} is {{'bad' if 'fail' in said else 'fine'}}."
+
+def make():
+    return sv.Pipeline(Slow(), requirements=[sv.forbidden_words(["bad"])])
+"""
+
+
+@pytest.fixture
+def made(tmp_path):
+    def write(pause=0.0):
+        path = tmp_path / "made.py"
+        path.write_text(MADE.format(told=str(tmp_path / "told"), pause=pause))
+        return f"{path}:make"
+
+    return write
+
+
+def asked(tmp_path):
+    return [line.split(" ", 1) for line in (tmp_path / "told").read_text().splitlines()]
+
+
+@pytest.mark.timeout(300)
+def test_map_batches_answers_every_row_and_never_raises(tmp_path, made):
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        rows = [{"id": f"r{n}", "prompt": f"row {n}", "n": n} for n in range(40)]
+        rows[3]["prompt"] = "raise"
+        rows[4]["prompt"] = "fail"
+        rows[5]["prompt"] = None
+        done = (
+            ray.data.from_items(rows)
+            .map_batches(
+                ValidateRows,
+                fn_constructor_args=[made()],
+                batch_size=8,
+                batch_format="pyarrow",
+                concurrency=2,
+            )
+            .take_all()
+        )
+        by_id = {one["id"]: one for one in done}
+        assert len(done) == len(by_id) == 40
+        assert {one["n"] for one in done} == set(range(40))
+        assert by_id["r0"]["text"] == "row 0 is fine."
+        assert by_id["r3"]["error"] == "RuntimeError: oh no"
+        assert (by_id["r4"]["success"], len(by_id["r4"]["failures"])) == (False, 1)
+        assert "a row has a `prompt`" in by_id["r5"]["error"]
+        assert sum(one["success"] for one in done) == 37
+        # What cannot be made is an error of each row, and no row is lost.
+        done = (
+            ray.data.from_items(rows[:3])
+            .map_batches(ValidateRows, fn_constructor_args=["nothing:here"], concurrency=1)
+            .take_all()
+        )
+        assert len(done) == 3
+        assert all("nothing cannot be imported" in one["error"] for one in done)
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.timeout(300)
+async def test_a_job_on_a_cluster_outlives_its_workers(tmp_path, made):
+    place, out = made(0.2), tmp_path / "out.jsonl"
+    rows = [{"id": f"r{n}", "prompt": f"row {n}"} for n in range(60)]
+    told = []
+
+    def watch(event):
+        told.append(event)
+        if len(told) == 10:
+            first = asked(tmp_path)[0][0]
+            os.kill(int(first), signal.SIGKILL)
+
+    from streamval.batch.named import pipeline_named
+
+    async with pipeline_named(place, None) as pipeline:
+        job = Job(rows, out, fingerprint(pipeline), on_event=watch, task_limit=8)
+        async with on_cluster(place) as answers:
+            result = await job.run(answers)
+    assert result.success
+    results = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [one["id"] for one in results] == [f"r{n}" for n in range(60)]
+    workers = {worker for worker, _ in asked(tmp_path)}
+    assert len(workers) >= 2
+    assert len(asked(tmp_path)) > 60  # the rows of the one that was killed
+    assert status(out).valid == 60
+    # The same job goes on without a cluster.
+    again = await sv.batch(rows, out, pipeline)
+    assert again.this_time.done == 0
+
+
+@pytest.mark.timeout(120)
+async def test_a_cluster_that_is_not_there_is_said():
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=r"there is no Ray cluster at 127\.0\.0\.1:1"):
+        async with on_cluster("a:b", address="127.0.0.1:1"):
+            pass
+    assert time.monotonic() - began < 100
+    assert asyncio.get_running_loop().is_running()
