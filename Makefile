@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-local notebooks docs package clean
+.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-batch bench-local notebooks docs package clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -66,6 +66,9 @@ bench-gateway: $(VENV)/.dev build/peers/.installed ## Measure the gateway beside
 
 bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of forty planted violations, beside five peers
 	$(BIN)/python tests/benchmarks/exposure.py $(call peers,$(PEERS))
+
+bench-batch: $(VENV)/.dev $(VENV)-ray/.installed ## Measure a job's books at 10,000 and a million rows, beside Ray Data
+	$(BIN)/python tests/benchmarks/batch.py --ray $(VENV)-ray/bin/python
 
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
 	$(BIN)/python tests/benchmarks/local_model.py

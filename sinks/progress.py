@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Shows how far `Pipeline.map` has come: prompts, verdicts, tokens a second, time left.
+    """Shows how far `Pipeline.map` or a batch has come: prompts, verdicts, prompts a second, tokens, time left.
 
     A context manager: the bar stays as it is when it is left.
 
@@ -36,9 +36,9 @@ class ProgressBar:
         >>> from rich.console import Console as RichConsole
         >>> from streamval.types.results import Progress
         >>> out = io.StringIO()
-        >>> with ProgressBar(RichConsole(file=out, width=100)) as show:
+        >>> with ProgressBar(RichConsole(file=out, width=110)) as show:
         ...     show(Progress(done=3, total=3, valid=2, invalid=1, tokens=60, seconds=2.0))
-        >>> "3/3" in out.getvalue(), "2 valid, 1 not, 30 tokens/s" in out.getvalue()
+        >>> "3/3" in out.getvalue(), "2 valid, 1 not, 1.5/s, 60 tokens" in out.getvalue()
         (True, True)
     """
 
@@ -63,7 +63,7 @@ class ProgressBar:
         if progress.raised:
             parts.append(f"{progress.raised} raised")
         if progress.seconds:
-            parts.append(f"{progress.tokens / progress.seconds:.0f} tokens/s")
+            parts.append(f"{progress.done / progress.seconds:.1f}/s, {progress.tokens:,} tokens")
         self._bar.update(
             self._task,
             completed=progress.done,

@@ -320,7 +320,7 @@ def batch(
     Results are kept in OUT.sqlite as they come, and written to OUT when the job ends: one result a row, with the
     row's own columns. Ctrl-C lets the rows under way end; a second one leaves them.
 
-    Exit status: 0 all rows are valid, 1 not all are, 2 wrong use, 3 the model broke off, 130 interrupted.
+    Exit status: 0 all results are valid, 1 not all are, 2 wrong use, 3 the model broke off, 130 interrupted.
 
     [dim]$[/dim] streamval batch rows.jsonl answers.jsonl --pipeline my_rules:pipeline
     [dim]$[/dim] streamval batch --status answers.jsonl
@@ -351,7 +351,8 @@ def batch(
         )
     if done.ended == "stopped":
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(VALID if done.success else INVALID)
+    wrong = done.in_all.failed or done.in_all.errors
+    raise typer.Exit(VALID if done.ended in ("done", "limit") and not wrong else INVALID)
 
 
 @app.command()

@@ -22,7 +22,7 @@ PACKAGES = [
                 "session",
                 "contracts",
             ),
-            *("operators", "chunkers", "sinks", "view", "serve"),
+            *("operators", "chunkers", "sinks", "view", "serve", "batch"),
         )
     ),
 ]

@@ -1,5 +1,7 @@
 """The Python in the README and in CONTRIBUTING runs, and says what they say it does."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -42,3 +44,22 @@ def test_the_targets_it_names_are_there():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z-]+)", (ROOT / "README.md").read_text()):
         assert f"\n{target}:" in makefile
+
+
+@pytest.mark.local_model
+def test_the_batch_of_the_readme(tmp_path):
+    (script,) = (
+        block
+        for block in re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+        if "streamval batch --status" in block
+    )
+    folder = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["bash", "-e"], input=script, cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("4 of 4 rows have a result: 4 valid")
+    assert "2 rows have their result already" in done.stderr
+    results = (tmp_path / "answers.jsonl").read_text().splitlines()
+    assert [json.loads(line)["id"] for line in results] == ["tides", "salt", "whales", "coral"]

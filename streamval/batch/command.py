@@ -153,7 +153,7 @@ class _Shown:
 
 @contextmanager
 def _shown(console: RichConsole) -> Iterator[_Shown]:
-    if not console.is_terminal:
+    if not sys.stderr.isatty():  # a notebook's pipe pretends to be one to rich
         yield _Shown(None)
         return
     with ProgressBar(console) as bar:

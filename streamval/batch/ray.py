@@ -7,6 +7,7 @@ of that class, while the job keeps the books where it was started.
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -60,7 +61,7 @@ class ValidateRows:
 
     def __init__(self, pipeline: Made, model: str | None = None, task_limit: int = 64) -> None:
         self._made, self._model = pipeline, model
-        self._task_limit = task_limit
+        self._slots = asyncio.Semaphore(task_limit)
         self._answering: asyncio.Task[Answering] | None = None
         self._open = AsyncExitStack()
 
@@ -75,14 +76,8 @@ class ValidateRows:
             JSON). In the order of the batch.
         """
         columns = in_columns(batch)
-        slots = asyncio.Semaphore(self._task_limit)
-
-        async def one(number: int, given: Mapping[str, Any]) -> bytes:
-            async with slots:
-                return await self._record(number, given)
-
         rows = columns.to_pylist()
-        done = await asyncio.gather(*(one(n, row) for n, row in enumerate(rows, 1)))
+        done = await asyncio.gather(*(self._record(n, row) for n, row in enumerate(rows, 1)))
         records = [from_json(record) for record in done]
         carried = {
             f"input_{field.name}" if field.name in RESULT else field.name: field.type
@@ -98,7 +93,8 @@ class ValidateRows:
         except UsageError as error:
             return refused(given, error)
         try:
-            record = (await self.answer(row)).record
+            async with self._slots:
+                record = (await self.answer(row)).record
         except Exception as error:  # a key that is refused, a pipeline that cannot be made
             record = kept(row, error).record
         return record
@@ -149,8 +145,9 @@ async def on_cluster(
 
     def begin() -> list[Any]:
         try:
+            _check(address)
             ray.init(address=address, include_dashboard=None if address else False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             message = f"there is no Ray cluster at {address}: {error}"
             raise UsageError(message) from None
         worker = ray.remote(ValidateRows).options(
@@ -164,6 +161,13 @@ async def on_cluster(
         yield _Workers(workers)
     finally:
         await asyncio.to_thread(ray.shutdown)
+
+
+def _check(address: str | None) -> None:
+    """Ray itself waits for minutes for a cluster that is not there."""
+    host, _, port = (address or "").rpartition(":")
+    if host and "://" not in host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 class _Workers:

@@ -27,6 +27,7 @@ PARTS = {
     "sinks": "Sinks",
     "view": "Seeing a run",
     "serve": "The gateway",
+    "batch": "Many prompts",
     "session": "Sessions",
     "contracts": "Contracts",
     "types": "What flows",

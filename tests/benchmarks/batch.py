@@ -1,0 +1,196 @@
+"""`make bench-batch`: what a job's books cost, at 10,000 rows and at a million, and beside Ray Data on the same rows.
+
+Each figure comes from a process of its own. Prints a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import streamval as sv
+from streamval.batch import Job, fingerprint
+from streamval.batch.answering import Answering
+from streamval.batch.table import Kept
+
+PAUSE = 0.05
+AT_ONCE = 64
+RESULT_BYTES = 500
+
+
+class Scripted(sv.Backend):
+    """A sentence, after 50 ms."""
+
+    model = "scripted"
+
+    async def stream(self, request):
+        del request
+        await asyncio.sleep(PAUSE)
+        yield "All is well."
+
+
+def pipeline():
+    return sv.Pipeline(Scripted(), requirements=[sv.forbidden_words(["acme"])])
+
+
+def write_rows(path, count):
+    with path.open("w") as file:
+        for number in range(count):
+            file.write(json.dumps({"id": f"row-{number}", "prompt": f"Say {number}."}) + "\n")
+
+
+class AtOnce:
+    """Answers a row without a pipeline: what is left is the books."""
+
+    async def answer(self, row):
+        record = {"id": row.id, "success": True, "text": "x" * (RESULT_BYTES - 45)}
+        return Kept(row, "valid", 3, json.dumps(record).encode())
+
+
+def memory():
+    """The most that this process has had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+async def waiting(rows, out):
+    """Rows of 50 ms: seconds, and times the ideal."""
+    made = pipeline()
+    await made.run("everything is loaded")
+    began = time.perf_counter()
+    job = Job(rows, out, fingerprint(made), task_limit=AT_ONCE)
+    result = await job.run(Answering(made))
+    return {"seconds": time.perf_counter() - began, "valid": result.in_all.valid}
+
+
+async def books(rows, out):
+    """Rows that are answered at once: seconds to the last result on the disk, and in all."""
+    began = time.perf_counter()
+    job = Job(rows, out, {"made": "at once"}, task_limit=AT_ONCE)
+    result = await job.run(AtOnce())
+    return {
+        "answering": result.this_time.seconds,
+        "seconds": time.perf_counter() - began,
+        "valid": result.in_all.valid,
+        "memory": memory(),
+    }
+
+
+async def by_map(rows, _):
+    """The same rows without books: `Pipeline.map`."""
+    prompts = [json.loads(line)["prompt"] for line in Path(rows).read_text().splitlines()]
+    made = pipeline()
+    await made.run("everything is loaded")
+    began = time.perf_counter()
+    valid = 0
+    async for _, result in made.map(prompts, task_limit=AT_ONCE, ordered=False):
+        valid += result.success
+    return {"seconds": time.perf_counter() - began, "valid": valid}
+
+
+def by_ray(rows, out):
+    """The same rows by Ray Data, two workers of 32 at once."""
+    import ray
+
+    from streamval.batch.ray import ValidateRows
+
+    began = time.perf_counter()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ready = time.perf_counter()
+    answers = (
+        ray.data.read_json(str(rows), lines=True)
+        .repartition(64)
+        .map_batches(
+            ValidateRows,
+            fn_constructor_args=[f"{Path(__file__).resolve()}:pipeline", None, AT_ONCE // 2],
+            batch_size=32,
+            concurrency=2,
+            num_cpus=0.5,
+            max_concurrency=3,  # a batch ends with its slowest row, while the next ones go on
+        )
+    )
+    answers.write_json(str(out))
+    done = time.perf_counter()
+    valid = sum(
+        json.loads(line)["success"]
+        for path in Path(out).glob("*.json")
+        for line in path.read_text().splitlines()
+    )
+    ray.shutdown()
+    return {"init": ready - began, "seconds": done - ready, "valid": valid}
+
+
+def measured(kind, rows, out, python=sys.executable):
+    done = subprocess.run(
+        [python, __file__, "--kind", kind, "--rows", str(rows), "--out", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{kind}:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main(many, ray):
+    few, ideal = 10_000, 10_000 / AT_ONCE * PAUSE
+    table = []
+    with tempfile.TemporaryDirectory() as folder:
+        rows, all_rows = Path(folder, "rows.jsonl"), Path(folder, "many.jsonl")
+        write_rows(rows, few)
+        write_rows(all_rows, many)
+
+        def timed(name, found):
+            assert found["valid"] == few, found
+            seconds = found["seconds"]
+            table.append((name, f"{seconds:.2f} s, {seconds / ideal:.2f} times the ideal"))
+
+        times = f"{few:,} rows of {PAUSE * 1000:.0f} ms, {AT_ONCE} at once ({ideal:.2f} s at best)"
+        waits = [measured("waiting", rows, Path(folder, f"w{n}.jsonl")) for n in range(3)]
+        timed(times, min(waits, key=lambda one: one["seconds"]))
+        timed("… by `Pipeline.map`, without books", measured("map", rows, folder))
+        if ray:
+            found = measured("ray", rows, Path(folder, "ray"), ray)
+            timed(f"… by Ray Data, two workers, after {found['init']:.1f} s to start", found)
+        small = measured("books", rows, Path(folder, "small.jsonl"))
+        cost = small["seconds"] / few * 1e6
+        table.append((f"the books of {few:,} rows, answered at once: a row", f"{cost:.0f} µs"))
+        big = measured("books", all_rows, Path(folder, "big.jsonl"))
+        assert big["valid"] == many, big
+        cost = big["seconds"] / many * 1e6
+        table.append((f"… of {many:,} rows, results of {RESULT_BYTES} bytes", f"{cost:.0f} µs"))
+        sizes = f"{small['memory']:.0f} and {big['memory']:.0f} MiB"
+        table.append((f"most memory, {few:,} and {many:,} rows", sizes))
+        again = measured("books", all_rows, Path(folder, "big.jsonl"))
+        said = f"{again['seconds']:.1f} s, results written anew; {again['memory']:.0f} MiB"
+        table.append((f"starting again with {many:,} results kept", said))
+        all_rows.touch()
+        again = measured("books", all_rows, Path(folder, "big.jsonl"))
+        table.append(("… where the file of rows has been touched", f"{again['seconds']:.1f} s"))
+    print("| | |\n|---|---|")
+    for name, value in table:
+        print(f"| {name} | {value} |")
+
+
+KINDS = {"waiting": waiting, "books": books, "map": by_map}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--many", type=int, default=1_000_000)
+    parser.add_argument("--ray", help="a Python that has Ray")
+    parser.add_argument("--kind")
+    parser.add_argument("--rows")
+    parser.add_argument("--out")
+    given = parser.parse_args()
+    if given.kind == "ray":
+        print(json.dumps(by_ray(given.rows, given.out)))
+    elif given.kind:
+        print(json.dumps(asyncio.run(KINDS[given.kind](Path(given.rows), Path(given.out)))))
+    else:
+        main(given.many, given.ray)
