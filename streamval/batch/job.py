@@ -250,6 +250,7 @@ class Job:
             total = min(total, self._limit)
         self.progress = BatchProgress(total=total, earlier=accepted)
         self._on_start(self.progress)
+        self._check_limits()
         results: asyncio.Queue[Kept | None] = asyncio.Queue(MOST_WAITING)
         broken: Exception | None = None
         async with asyncio.TaskGroup() as group:
@@ -279,7 +280,9 @@ class Job:
                 if row is None:
                     return
                 kept = await answers.answer(row)
-                self._check_limits(kept)
+                self._tokens += kept.tokens
+                self._wrong += kept.outcome != "valid"
+                self._check_limits()
                 await results.put(kept)
 
         # Not aiostream's `map`: to find the row that is done, it looks at all that are under way.
@@ -360,10 +363,8 @@ class Job:
         )
         self.tell(RowEvent(kept.record, kept.outcome, self.progress))
 
-    def _check_limits(self, kept: Kept) -> None:
+    def _check_limits(self) -> None:
         """Stop where no more is allowed: as soon as it is known, and not only when it is on the disk."""
-        self._tokens += kept.tokens
-        self._wrong += kept.outcome != "valid"
         if self._max_failures is not None and self._wrong >= self._max_failures:
             self.stop("failures")
         if self._token_budget is not None and self._tokens >= self._token_budget:

@@ -198,17 +198,29 @@ class Table:
         Args:
             rows: Registered ones.
             retry_failed: Take rows whose result is not valid for missing.
+
+        Raises:
+            UsageError: If one is not as it was registered.
         """
-        accepted = "AND outcome = 'valid'" if retry_failed else ""
+        statement = (
+            "SELECT id, row.digest, coalesce(row.digest = result.digest, FALSE), outcome "  # noqa: S608
+            f"FROM row LEFT JOIN result USING (key) WHERE id IN ({','.join('?' * len(rows))})"
+        )
         with explained(self.path):
-            marks = ",".join("?" * len(rows))
-            found = self._connection.execute(
-                "SELECT id FROM row JOIN result USING (key) "  # noqa: S608  marks are question marks
-                f"WHERE id IN ({marks}) AND row.digest = result.digest {accepted}",
-                [row.key for row in rows],
-            )
-            there = {key for (key,) in found}
-        return [row for row in rows if row.key not in there]
+            found = self._connection.execute(statement, [row.key for row in rows])
+            there = {key: known for key, *known in found}
+        missing = []
+        for row in rows:
+            digest, answered, outcome = there.get(row.key, (None, False, None))
+            if digest != row.digest:
+                message = (
+                    f"row {row.number} ({row.id!r}) has changed since the rows were checked; what was kept is kept: "
+                    "give the same command again"
+                )
+                raise UsageError(message)
+            if not answered or (retry_failed and outcome != "valid"):
+                missing.append(row)
+        return missing
 
     def keep(self, results: Sequence[Kept]) -> None:
         """Keep results: all of them are on the disk when this returns, or none."""

@@ -114,6 +114,34 @@ async def test_limits_end_it_and_it_goes_on(out):
     assert sorted(backend.asked) == sorted(f"row {n}" for n in range(50))
 
 
+async def test_a_budget_that_is_spent_already_begins_nothing(out):
+    backend = Counted()
+    await sv.batch(rows_of(50), out, pipeline_of(backend), limit=5)
+    result = await sv.batch(rows_of(50), out, pipeline_of(backend), token_budget=1)
+    assert (result.ended, result.this_time.done, len(backend.asked)) == ("tokens", 0, 5)
+
+
+async def test_rows_that_change_under_a_job_end_it_before_they_are_paid(out, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+
+    def written(prompt):  # more than is read at once
+        lines = (json.dumps(row) + "\n" for row in rows_of(2000, f"{prompt} {{}} {'x' * 300}"))
+        rows.write_text("".join(lines))
+
+    written("row")
+    backend = Counted()
+
+    def change(event):
+        if event.progress.done == 1:
+            written("abc")
+
+    with pytest.raises(UsageError, match=r"has changed since the rows were checked; what was kept"):
+        await sv.batch(rows, out, pipeline_of(backend), on_event=change, task_limit=2)
+    assert 0 < status(out).valid < 2000
+    assert not [prompt for prompt in backend.asked if prompt.startswith("abc")]
+    assert (await sv.batch(rows, out, pipeline_of(backend))).in_all.valid == 2000
+
+
 async def test_who_watches_is_told_of_what_is_on_the_disk(out):
     told = []
 
