@@ -8,31 +8,51 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, MethodType
-from typing import TYPE_CHECKING, Any
+from pathlib import PurePath
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    GenericAlias,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    UnionType,
+)
+from typing import TYPE_CHECKING, Any, Union
+from uuid import UUID
 
 from pydantic import TypeAdapter
 from pydantic_core import to_json
+
+from streamval.pipeline.repair import Repair
+from streamval.requirements.base import Requirement
+from streamval.structured.schema import Schema
 
 if TYPE_CHECKING:
     from streamval.backends.base import Backend
     from streamval.pipeline.pipeline import Pipeline
 
 _LIVE = re.compile(
-    r"key|secret|password|authorization|headers|session|client|lock|task|loop|_ready"
+    r"(^|_)(api_key|secret|password|authorization|headers|session|client|lock|task|loop)$"
 )
-"""Attributes that say nothing of what is answered: how somebody is let in, and what is open at the moment."""
+"""Names that say nothing of what is answered: how somebody is let in, and what is open at the moment."""
 
 DEPTH = 8
-"""How deep an object is looked into."""
+"""How deep a value is looked into."""
+
+_OURS = ("streamval", "pydantic", "builtins", "typing")
 
 
 def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
     """What of a pipeline decides about its results, each part with a digest. No key is in it.
 
-    A backend counts by its class, its model and its options, and not by its address; a requirement by all it was made
-    with; a function by its source, where that is there. What an object keeps in an extension's memory is not seen.
+    A backend counts by its class, its model and its options, and not by its address; a requirement by its class and
+    the plain values, functions and types that it was made with; your own functions and classes by their source, where
+    that is there. Other objects count by their class alone, as what they hold may change from run to run.
 
     Args:
         pipeline: The pipeline.
@@ -58,9 +78,9 @@ def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
         "the repair": (_short(settings.retry), settings.retry),
         "the format": (
             "none" if settings.schema is None else _short(settings.schema.type),
-            None if settings.schema is None else settings.schema.type,
+            settings.schema,
         ),
-        "the options": (f"{len(settings.options)} options", dict(settings.options)),
+        "the options": (f"{len(settings.options)} options", _options(settings.options)),
         "the operators": (
             f"{len(settings.delta_operators) + len(settings.chunk_operators)} operators",
             [settings.delta_operators, settings.chunk_operators],
@@ -75,7 +95,11 @@ def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
 
 def _speaker(backend: Backend) -> list[Any]:
     """Who speaks, and how it is asked. What else a backend holds may change from run to run."""
-    return [type(backend).__qualname__, backend.model, dict(backend.options)]
+    return [type(backend).__qualname__, backend.model, _options(backend.options)]
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if not _LIVE.search(name)}
 
 
 def _short(value: object) -> str:
@@ -89,65 +113,88 @@ def _digest(value: Any) -> str:
 
 
 def _told(value: Any, depth: int) -> Any:
-    """A value as JSON that is the same in each process."""
+    """A value as JSON that is the same in each process, and before and after a run."""
     if value is None or isinstance(value, (bool, int, float, str)):
-        return value
+        return str(value) if isinstance(value, int) else value
     if depth == 0:
         return type(value).__qualname__
     for kind, tell in _KINDS:
         if isinstance(value, kind):
             return tell(value, depth - 1)
-    return [type(value).__qualname__, _told(_attributes(value), depth - 1)]
+    return type(value).__qualname__
 
 
 def _of_mapping(value: Mapping[Any, Any], depth: int) -> Any:
-    told = ([str(name), _told(each, depth)] for name, each in value.items() if not _is_live(name))
-    return sorted(told, key=str)
+    return sorted(([_told(k, depth), _told(v, depth)] for k, v in value.items()), key=str)
+
+
+def _of_attributes(value: object, depth: int) -> Any:
+    """Of a requirement, or of a dataclass."""
+    names = {
+        *getattr(value, "__dict__", ()),
+        *(name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())),
+    }
+    told = {
+        name: _told(getattr(value, name, None), depth) for name in names if not _LIVE.search(name)
+    }
+    return [_of_class(type(value)), sorted(told.items())]
+
+
+def _of_class(value: type) -> Any:
+    """A class by its name, and one's own by its source as well."""
+    if value.__module__.partition(".")[0] in _OURS:
+        return value.__qualname__
+    try:
+        return [value.__qualname__, inspect.getsource(value)]
+    except (OSError, TypeError):  # typed in, or made
+        return value.__qualname__
+
+
+def _of_type(value: Any, _: int) -> Any:
+    """A class, or what `typing` makes of classes."""
+    try:
+        schema = TypeAdapter(value).json_schema()
+    except Exception:  # not every class is one that pydantic knows
+        schema = None
+    return [_of_class(value) if isinstance(value, type) else str(value), schema]
 
 
 def _of_function(value: FunctionType, depth: int) -> Any:
-    cells = [cell.cell_contents for cell in value.__closure__ or ()]
+    cells = []
+    for cell in value.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:  # a name that is bound later
+            cells.append("nothing yet")
     given = [value.__defaults__, value.__kwdefaults__, cells]
     return [value.__qualname__, _code(value.__code__), _told(given, depth)]
 
 
-def _of_type(value: type, _: int) -> Any:
-    try:
-        return [value.__qualname__, TypeAdapter(value).json_schema()]
-    except Exception:  # not every class is one that pydantic knows
-        return value.__qualname__
-
-
-def _code(code: CodeType) -> str:
+def _code(code: CodeType) -> Any:
     try:
         return inspect.getsource(code)
     except (OSError, TypeError):  # typed in, or made: its code is the same in this Python only
-        return hashlib.blake2b(code.co_code + repr(code.co_consts).encode()).hexdigest()
-
-
-def _attributes(value: object) -> dict[str, Any]:
-    names = [
-        *getattr(value, "__dict__", ()),
-        *(name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())),
-    ]
-    return {name: getattr(value, name, None) for name in names if name != "__weakref__"}
+        constants = [
+            _code(one) if isinstance(one, CodeType) else _told(one, DEPTH) for one in code.co_consts
+        ]
+        return [code.co_code.hex(), list(code.co_names), constants]
 
 
 _KINDS: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
-    (bytes, lambda value, _: hashlib.blake2b(value, digest_size=6).hexdigest()),
+    (bytes, lambda value, _: value.hex()),
     (re.Pattern, lambda value, _: [value.pattern, value.flags]),
     (enum.Enum, lambda value, _: f"{type(value).__qualname__}.{value.name}"),
+    ((PurePath, Decimal, date, time, timedelta, UUID), lambda value, _: str(value)),
+    (ModuleType, lambda value, _: value.__name__),
+    (Schema, lambda value, depth: _of_type(value.type, depth)),
+    ((type, GenericAlias, UnionType, type(Union[int, str])), _of_type),  # noqa: UP007  typing's own
     (Mapping, _of_mapping),
     (AbstractSet, lambda value, depth: sorted((_told(each, depth) for each in value), key=str)),
     (Sequence, lambda value, depth: [_told(each, depth) for each in value]),
-    (type, _of_type),
     (partial, lambda value, depth: _told([value.func, value.args, value.keywords], depth)),
     (MethodType, lambda value, depth: _told([value.__func__, value.__self__], depth)),
     (FunctionType, _of_function),
     (BuiltinFunctionType | MethodDescriptorType, lambda value, _: value.__qualname__),
+    ((Requirement, Repair), _of_attributes),
 )
 """What is told of a value of a kind, and how."""
-
-
-def _is_live(name: object) -> bool:
-    return isinstance(name, str) and bool(_LIVE.search(name.lower()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -18,7 +18,7 @@ from streamval.aio.daemon import in_daemon
 from streamval.batch.answering import Answering
 from streamval.batch.fingerprint import fingerprint
 from streamval.batch.output import check_output, write
-from streamval.batch.rows import read, rereadable
+from streamval.batch.rows import check_source, read, rereadable
 from streamval.batch.table import Counts, Table
 from streamval.errors import UsageError
 
@@ -101,7 +101,7 @@ class BatchResult:
     @property
     def success(self) -> bool:
         """Whether all rows have a valid result."""
-        return self.ended == "done" and not (self.in_all.failed or self.in_all.errors)
+        return self.ended == "done" and self.in_all.valid == self.in_all.rows
 
 
 async def batch(
@@ -118,8 +118,10 @@ async def batch(
 ) -> BatchResult:
     """Answer many prompts, in a job that may be killed: the same call goes on where it was.
 
-    Results are kept in ``OUT.sqlite`` as they come, and written to `out` in the order of the rows when the job ends,
-    however it ends. There is one result a row. A row that was under way when the job was killed is asked again.
+    Results are kept in ``OUT.sqlite`` as they come, and written to `out` in the order of the rows when the job ends;
+    where it is killed, or an exception ends it, they are written at the end of a later start. There is one result a
+    row. A row that was under way when the job was killed is asked again; so is one whose prompt has changed (where only
+    other columns have, the result keeps the old ones).
 
     Args:
         rows: A file of JSON lines or Parquet (``.parquet``), ``"-"`` for standard input, or mappings. A row
@@ -198,6 +200,7 @@ class Job:
                 raise UsageError(message)
         self.out = Path(out)
         check_output(self.out, rows)
+        check_source(rows)
         self._rows, self._settings = rows, settings
         self._task_limit, self._limit, self._retry_failed = task_limit, limit, retry_failed
         self._max_failures, self._token_budget = max_failures, token_budget
@@ -221,24 +224,42 @@ class Job:
         Args:
             answers: Who answers a row.
         """
-        table = await asyncio.to_thread(Table, self.out, self._settings)
+        table = await self._opened()
         try:
             try:
                 known = await self._all_answered(table, answers)
             except BaseExceptionGroup as group:
                 raise _first(group) from None
+            in_all = await asyncio.to_thread(table.counts)
+            if known and in_all.done == in_all.rows and self._ended != "stopped":
+                self._ended = "done"  # what was allowed was enough
+            elif self._ended == "done":
+                message = (
+                    f"{in_all.rows - in_all.done} rows are no longer there since they were checked; what was kept is "
+                    "kept: give the same command again"
+                )
+                raise UsageError(message)
             if known:  # else it was stopped before the rows had been read
                 await asyncio.to_thread(write, self.out, table.records, self._rows)
-            in_all = await asyncio.to_thread(table.counts)
         finally:
             await asyncio.to_thread(table.close)
         return BatchResult(self._ended, self.progress, in_all)
+
+    async def _opened(self) -> Table:
+        """The table. Cancelled while it is being opened, it is closed as soon as it is open."""
+        opening = asyncio.ensure_future(asyncio.to_thread(Table, self.out, self._settings))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            with suppress(Exception):
+                (await opening).close()
+            raise
 
     async def _all_answered(self, table: Table, answers: Answers) -> bool:
         """Answer the rows; whether it came so far that they were known."""
         known = rereadable(self._rows)
         if not known:
-            await asyncio.to_thread(table.begin)
+            await asyncio.to_thread(table.begin, gathering=True)
         elif not await self._registered(table):
             return False
         before = await asyncio.to_thread(table.counts)
@@ -268,8 +289,11 @@ class Job:
         self, missing: AsyncGenerator[Row], answers: Answers, results: asyncio.Queue[Kept | None]
     ) -> None:
         one_at_a_time = asyncio.Lock()
+        started = 1
 
         async def work() -> None:
+            nonlocal started
+            new = True
             while True:
                 # One row begins in a turn of the loop: else those that wake together go through each step together,
                 # end together, and leave the processor idle until they wake again (runs of 50 ms, 64 at once:
@@ -279,6 +303,10 @@ class Job:
                     row = await anext(missing, None)
                 if row is None:
                     return
+                if new and started < self._task_limit:  # as many as there are rows for
+                    started += 1
+                    workers.create_task(work())
+                new = False
                 kept = await answers.answer(row)
                 self._tokens += kept.tokens
                 self._wrong += kept.outcome != "valid"
@@ -287,8 +315,7 @@ class Job:
 
         # Not aiostream's `map`: to find the row that is done, it looks at all that are under way.
         async with aclosing(missing), asyncio.TaskGroup() as workers:
-            for _ in range(self._task_limit):
-                workers.create_task(work())
+            workers.create_task(work())
 
     async def _registered(self, table: Table) -> bool:
         """Check all rows, before any is paid for; unless they are those of the last time."""

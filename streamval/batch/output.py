@@ -30,9 +30,12 @@ def check_output(out: Path, rows: Source) -> None:
     Raises:
         UsageError: If it cannot.
     """
-    if out.is_dir() or not out.parent.is_dir():
-        there = f"{out} is a folder" if out.is_dir() else f"there is no folder {out.parent}"
-        message = f"{there}: name a file for the results"
+    if not out.parent.is_dir():
+        message = f"there is no folder {out.parent}: name a file for the results"
+        raise UsageError(message)
+    if str(out) == "-" or (out.exists() and not out.is_file()):
+        kind = "a folder" if out.is_dir() else "no file"
+        message = f"{out} is {kind}: name a file for the results"
         raise UsageError(message)
     if isinstance(rows, (str, Path)) and out.resolve() == Path(rows).resolve():
         message = f"the results cannot go over the rows in {out}: name another file"
@@ -53,6 +56,7 @@ def write(out: Path, records: Records, rows: Source) -> None:
         UsageError: If there is no room.
     """
     try:
+        out = out.resolve()  # a link stays one
         with tempfile.NamedTemporaryFile(
             dir=out.parent, prefix=f".{out.name}.", delete=False
         ) as file:
@@ -70,9 +74,10 @@ def write(out: Path, records: Records, rows: Source) -> None:
             except BaseException:
                 Path(file.name).unlink(missing_ok=True)
                 raise
-    except OSError as error:
+    except (OSError, ValueError, TypeError, OverflowError) as error:  # pyarrow's are among them
+        why = getattr(error, "strerror", None) or error
         message = (
-            f"{out} cannot be written: {error.strerror or error}; the results are kept in its table: "
+            f"{out} cannot be written: {why}; the results are kept in its table: "
             "mend that, and give the same command again"
         )
         raise UsageError(message) from None
@@ -151,7 +156,7 @@ def _types_of(rows: Source) -> dict[str, Any]:
         return {}
     return {
         f"input_{field.name}" if field.name in RESULT and field.name != "id" else field.name: (
-            field.type
+            portable(field.type) if field.name != "id" else _of_ids(field.type)
         )
         for field in pyarrow_parquet().read_schema(rows)
         if field.name not in ("prompt", "messages")
@@ -171,9 +176,42 @@ def _types_seen(records: Records) -> dict[str, Any]:
                 known = types.get(name, seen)
                 pair = [pa.schema({"a": known}), pa.schema({"a": seen})]
                 types[name] = pa.unify_schemas(pair, promote_options="permissive").field("a").type
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+            except (pa.ArrowException, OverflowError):
                 types[name] = pa.string()
-    return {name: pa.string() if pa.types.is_null(kind) else kind for name, kind in types.items()}
+    return {name: portable(kind) for name, kind in types.items()}
+
+
+def _of_ids(kind: Any) -> Any:
+    """A row without an id has its number: so numbers are of any size, and all else is text."""
+    import pyarrow as pa
+
+    return pa.int64() if pa.types.is_signed_integer(kind) else pa.string()
+
+
+def portable(kind: Any, *, nested: bool = False) -> Any:
+    """The type itself, if values of it outlive being JSON; else text, which is that JSON."""
+    import pyarrow as pa
+
+    is_a = pa.types
+    if is_a.is_dictionary(kind):
+        return portable(kind.value_type, nested=nested)
+    plain = (
+        is_a.is_boolean,
+        is_a.is_integer,
+        is_a.is_floating,
+        is_a.is_string,
+        is_a.is_large_string,
+    )
+    times = (is_a.is_date, is_a.is_timestamp, is_a.is_decimal, is_a.is_binary, is_a.is_large_binary)
+    if any(test(kind) for test in plain) or (not nested and any(test(kind) for test in times)):
+        return kind
+    inside = []
+    if is_a.is_list(kind):
+        inside = [kind.value_type]
+    elif is_a.is_struct(kind):
+        inside = [kind.field(at).type for at in range(kind.num_fields)]
+    whole = inside and all(portable(each, nested=True) == each for each in inside)
+    return kind if whole else pa.string()
 
 
 def _column(values: list[Any], kind: Any) -> Any:
@@ -181,15 +219,18 @@ def _column(values: list[Any], kind: Any) -> Any:
     import pyarrow as pa
 
     if pa.types.is_string(kind):
-        values = [
-            value if value is None or isinstance(value, str) else to_json(value).decode()
-            for value in values
-        ]
+        values = _as_text(values)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = [None if value is None else base64.urlsafe_b64decode(value) for value in values]
     try:
         return pa.array(values, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array(values, pa.string()).cast(
-            kind
-        )  # dates, decimals: written as JSON writes them
+    except (pa.ArrowException, OverflowError):
+        # Dates, decimals: as JSON writes them.
+        return pa.array(_as_text(values), pa.string()).cast(kind)
+
+
+def _as_text(values: list[Any]) -> list[str | None]:
+    return [
+        value if value is None or isinstance(value, str) else to_json(value).decode()
+        for value in values
+    ]

@@ -91,10 +91,10 @@ class Pace:
         """
         now = asyncio.get_running_loop().time()
         if now < self._until:
-            if retry_after is not None:
+            if retry_after is not None and retry_after >= 0:
                 self._until = max(self._until, now + min(retry_after, LONGEST_PAUSE))
             return
-        if retry_after is None:
+        if retry_after is None or not retry_after >= 0:  # no number, too
             retry_after = min(FIRST_PAUSE * 2**self._pauses, LONGEST_GUESS)
         self._pauses = min(self._pauses + 1, 10)
         pause = min(retry_after, LONGEST_PAUSE)

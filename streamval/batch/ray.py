@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from streamval.batch.answering import Answering
 from streamval.batch.named import pipeline_named
-from streamval.batch.output import columns_of_results, in_columns
+from streamval.batch.output import columns_of_results, in_columns, portable
 from streamval.batch.records import kept, refused
 from streamval.batch.rows import RESULT, row_of
 from streamval.errors import UsageError
@@ -80,7 +80,7 @@ class ValidateRows:
         done = await asyncio.gather(*(self._record(n, row) for n, row in enumerate(rows, 1)))
         records = [from_json(record) for record in done]
         carried = {
-            f"input_{field.name}" if field.name in RESULT else field.name: field.type
+            f"input_{field.name}" if field.name in RESULT else field.name: portable(field.type)
             for field in columns.schema
             if field.name not in ("id", "prompt", "messages")
         }

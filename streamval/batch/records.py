@@ -67,6 +67,10 @@ def refused(given: Mapping[str, Any], error: Exception) -> bytes:
 
 
 def _of_error(error: Exception) -> dict[str, Any]:
+    try:
+        said = str(error)[:SHOWN]
+    except Exception:  # of a user's own exception
+        said = "it cannot be shown"
     return {
         "success": False,
         "text": None,
@@ -75,7 +79,7 @@ def _of_error(error: Exception) -> dict[str, Any]:
         "attempts": 0,
         "usage": None,
         "finish_reason": None,
-        "error": f"{type(error).__name__}: {str(error)[:SHOWN]}",
+        "error": f"{type(error).__name__}: {said}",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,12 @@ MAX_LINE = 64 * 2**20
 
 AT_ONCE = 1000
 """Rows that are read in one batch."""
+
+BOM = b"\xef\xbb\xbf"
+"""What some editors put before the first line."""
+
+GATHERING = 0.05
+"""Seconds in which rows that come one after the other are gathered into a batch."""
 
 RESULT = (
     "id",
@@ -74,7 +81,19 @@ def rereadable(source: Source) -> bool:
     """
     if isinstance(source, (str, Path)):
         return str(source) != "-" and not _is_pipe(Path(source))
-    return not isinstance(source, Iterator)
+    # What gives the same iterator each time can be gone through once.
+    return not isinstance(source, Iterable) or iter(source) is not iter(source)
+
+
+def check_source(source: Source) -> None:
+    """Refuse a file that is not there, before anything is written.
+
+    Raises:
+        UsageError: If it is not.
+    """
+    if isinstance(source, (str, Path)) and str(source) != "-" and not Path(source).exists():
+        message = f"{source} cannot be read: No such file or directory"
+        raise UsageError(message)
 
 
 def name_of(source: Source) -> str:
@@ -114,6 +133,9 @@ def _found(source: Source) -> Iterator[Iterable[tuple[str, Any]]]:
             raise UsageError(message)
         return _numbered(source)
     if str(source) == "-":
+        if sys.stdin is None:
+            message = "there is no standard input to read rows from"
+            raise UsageError(message)
         # Not the buffer: a thread that waits in it would hold its lock when the process ends.
         return _lines(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer), "standard input")
     path = Path(source)
@@ -121,12 +143,12 @@ def _found(source: Source) -> Iterator[Iterable[tuple[str, Any]]]:
 
 
 def _numbered(rows: Iterable[Any]) -> Iterator[list[tuple[str, Any]]]:
-    batch = []
+    batch, began = [], time.monotonic()
     for number, row in enumerate(rows, 1):
         batch.append((f"row {number}", row))
-        if len(batch) == AT_ONCE:
+        if len(batch) == AT_ONCE or time.monotonic() - began > GATHERING:
             yield batch
-            batch = []
+            batch, began = [], time.monotonic()
     yield batch
 
 
@@ -155,7 +177,9 @@ def _lines(file: Any, name: str) -> Iterator[Iterator[tuple[str, Any]]]:
                     raise UsageError(message) from None
 
     read_some = getattr(file, "read1", file.read)
+    first = True
     while block := read_some(2**18):
+        block, first = block.removeprefix(BOM) if first else block, False
         *lines, rest = (rest + block).split(b"\n") if b"\n" in block else (rest + block,)
         if len(rest) > MAX_LINE:
             message = f"{name}, line {number + 1} is longer than {MAX_LINE // 2**20} MiB: is it a file of JSON lines?"
@@ -171,7 +195,7 @@ def _parquet(path: Path) -> Iterator[Iterator[tuple[str, Any]]]:
         with parquet.ParquetFile(path) as file:
             number = 0
             for batch in file.iter_batches(AT_ONCE):
-                rows = batch.to_pylist()
+                rows = _in_microseconds(batch).to_pylist()
                 yield iter([(f"{path}, row {at}", row) for at, row in enumerate(rows, number + 1)])
                 number += len(rows)
     except OSError as error:
@@ -181,6 +205,26 @@ def _parquet(path: Path) -> Iterator[Iterator[tuple[str, Any]]]:
             raise
         message = f"{path} is no Parquet file: {error}"
         raise UsageError(message) from None
+
+
+def _in_microseconds(batch: Any) -> Any:
+    """Python's own times have no nanoseconds."""
+    import pyarrow as pa  # an optional extra
+
+    def coarser(field: Any) -> Any:
+        kind = field.type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            return field.with_type(pa.timestamp("us", kind.tz))
+        if pa.types.is_time64(kind):
+            return field.with_type(pa.time64("us"))
+        if pa.types.is_duration(kind) and kind.unit == "ns":
+            return field.with_type(pa.duration("us"))
+        return field
+
+    schema = pa.schema([coarser(field) for field in batch.schema])
+    if schema == batch.schema:
+        return batch
+    return pa.Table.from_batches([batch]).cast(schema, safe=False)
 
 
 def pyarrow_parquet() -> Any:
@@ -225,9 +269,19 @@ def row_of(number: int, place: str, given: Any) -> Row:
     except UsageError as error:
         message = f"{place}: {error}"
         raise UsageError(message) from None
-    said = to_json([(turn.role, turn.content) for turn in asked])
+    carried = carried_in(given)
+    if len(carried) < len(given.keys() - {"id", "prompt", "messages"}):
+        message = f"{place}: two columns would have one name in the result ({', '.join(map(str, carried))}): rename one"
+        raise UsageError(message)
+    its_id = number if its_id is None else its_id
+    try:
+        said = to_json([(turn.role, turn.content) for turn in asked])
+        str(its_id).encode()
+    except ValueError as error:  # half a surrogate pair, a number of thousands of digits
+        message = f"{place}: the prompt or the id cannot be written down: {str(error)[:200]}"
+        raise UsageError(message) from None
     digest = hashlib.blake2b(said, digest_size=8).digest()
-    return Row(number, number if its_id is None else its_id, asked, carried_in(given), digest)
+    return Row(number, its_id, asked, carried, digest)
 
 
 def carried_in(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,12 @@ CREATE TABLE result (
 """
 VERSION = 1
 
+GATHERED = "-"
+"""What is noted as read where all rows count that ever came."""
+
+OF_NOW = "(row.reading = (SELECT reading FROM job) OR (SELECT read FROM job) = '-')"
+"""The rows of a job, in SQL: those that were read last, or all that ever came."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
@@ -151,11 +157,17 @@ class Table:
         """Whether these very rows have been registered as a whole; `source` says which they are."""
         return bool(self._read == source)
 
-    def begin(self) -> None:
-        """Begin to read the rows anew."""
+    def begin(self, *, gathering: bool = False) -> None:
+        """Begin to read the rows anew.
+
+        Args:
+            gathering: Rows come from where nobody can look again: those that came before stay.
+        """
         with explained(self.path):
             self._reading += 1
-            self._connection.execute("UPDATE job SET reading = ?, read = NULL", (self._reading,))
+            self._read = GATHERED if gathering else None
+            statement = "UPDATE job SET reading = ?, read = ?"
+            self._connection.execute(statement, (self._reading, self._read))
 
     def finish(self, source: str | None) -> None:
         """The rows have been read to their end."""
@@ -237,12 +249,13 @@ class Table:
             return _counts(self._connection)
 
     def records(self) -> Iterator[bytes]:
-        """The results of the rows that were read last, in their order."""
+        """The results of the job's rows, in their order."""
+        # Without the other half, as it is in the order of an index.
+        wanted = "TRUE" if self._read == GATHERED else f"reading = {self._reading:d}"
         with explained(self.path):
             found = self._connection.execute(
-                "SELECT record FROM row CROSS JOIN result USING (key) "
-                "WHERE reading = ? AND row.digest = result.digest ORDER BY number",
-                (self._reading,),
+                "SELECT record FROM row CROSS JOIN result USING (key) "  # noqa: S608  our own words
+                f"WHERE {wanted} AND row.digest = result.digest ORDER BY number"
             )
             for (record,) in found:
                 yield record
@@ -302,13 +315,12 @@ def status(out: str | Path) -> Counts:
 
 
 def _counts(connection: sqlite3.Connection) -> Counts:
-    of_now = "row.reading = (SELECT reading FROM job)"
-    (rows,) = connection.execute(f"SELECT count(*) FROM row WHERE {of_now}").fetchone()  # noqa: S608
+    (rows,) = connection.execute(f"SELECT count(*) FROM row WHERE {OF_NOW}").fetchone()  # noqa: S608
     found = {
         outcome: (count, tokens)
         for outcome, count, tokens in connection.execute(
             "SELECT outcome, count(*), sum(tokens) FROM row JOIN result USING (key) "  # noqa: S608  our own words
-            f"WHERE {of_now} AND row.digest = result.digest GROUP BY outcome"
+            f"WHERE {OF_NOW} AND row.digest = result.digest GROUP BY outcome"
         )
     }
     return Counts(

@@ -1,5 +1,6 @@
 """Tests of `streamval.batch.fingerprint`."""
 
+import os
 import subprocess
 import sys
 from functools import partial
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 
 import streamval as sv
 from streamval.batch.fingerprint import fingerprint
+from streamval.structured.imported import object_in
 
 MADE = """
 import re
@@ -118,3 +120,128 @@ def test_what_contains_itself_ends():
             self.me = self
 
     assert fingerprint(pipeline(requirements=[Ring()]))["requirement 1"].startswith("'ring' #")
+
+
+READY = """
+import json, os, sys
+from pathlib import Path
+import streamval as sv
+from pydantic import BaseModel
+from streamval.batch.fingerprint import fingerprint
+
+class City(BaseModel):
+    name: str
+
+class Own(sv.Requirement):
+    def __init__(self):
+        super().__init__("own")
+        self.path = Path("/tmp/words")
+        self.words = {"a", "b", "c", "d"}
+
+def closing():
+    import re as module
+    return sv.stream_check(lambda text: not module.search("x", text), "closing")
+
+def check(text):
+    return later(text)
+
+rules = [
+    sv.matches(City), sv.valid_json(), sv.word_limit(at_most=9), sv.NoRepetition(), sv.NoLoop(),
+    sv.no_secrets(), sv.no_personal_data(), sv.language("en"), sv.finished(), sv.valid_python(),
+    sv.readable_markdown(), sv.forbidden_pattern("x"), sv.forbidden_words(["x", "y"]),
+    sv.required_words(["x"]), sv.allowed_hosts(["example.org"]), sv.req("Be polite."),
+    sv.classifier(lambda texts: [{"bad": 0.1} for _ in texts], refuse={"bad": 0.5}),
+    sv.stream_check(eval("lambda t: t not in {'a', 'b', 'c', 'd', 'e'}"), "typed in"),
+    sv.stream_check(eval("lambda t: all(c for c in t)"), "typed in too"),
+    sv.LLMaJRequirement("Be polite."), Own(), closing(), sv.stream_check(check, "later"),
+]
+
+def later(text):
+    return True
+
+for rule in rules:
+    made = sv.Pipeline(sv.ScriptedBackend(' {"name": "Rome"} '), requirements=[rule], chunking=None)
+    before = fingerprint(made)
+    made.validation = None
+    str(getattr(rule, "path", "")), hash(getattr(rule, "path", ""))
+    try:
+        made.run_sync("Hi")
+    except Exception:
+        pass
+    assert fingerprint(made) == before, rule
+    print(rule.name, json.dumps(before))
+"""
+
+
+def test_each_ready_rule_is_the_same_in_another_process_and_after_a_run(tmp_path):
+    script = tmp_path / "ready.py"
+    script.write_text(READY)
+    told = []
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.splitlines())
+    assert len(told[0]) == 23
+    assert told[0] == told[1]
+
+
+def of_source(tmp_path, name, source):
+    path = tmp_path / f"{name}.py"
+    path.write_text(
+        f"import streamval as sv\nfrom pydantic import BaseModel, field_validator\n{source}"
+    )
+    return object_in(f"{path}:made")
+
+
+RULE = """
+class Rule(sv.Requirement):
+    def stream_validate(self, chunk, *, backend, ctx):
+        return sv.PartialValidationResult("{0}")
+made = sv.Pipeline(sv.ScriptedBackend("Hi."), requirements=[Rule("rule")])
+"""
+TYPED = """
+class City(BaseModel):
+    name: str
+    @field_validator("name")
+    def known(cls, value):
+        return value.{0}()
+made = sv.Pipeline(sv.ScriptedBackend("Hi."), format={1})
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "part"),
+    [
+        (RULE.format("pass"), RULE.format("unknown"), "requirement 1"),
+        (TYPED.format("upper", "City"), TYPED.format("lower", "City"), "the format"),
+        (
+            TYPED.format("upper", "list[City]"),
+            TYPED.format("upper", "list[City]").replace("name", "title"),
+            "the format",
+        ),
+    ],
+)
+def test_a_change_in_ones_own_code_is_noticed(tmp_path, one, other, part):
+    first, second = (
+        of_source(tmp_path, f"made{n}", source) for n, source in enumerate((one, other))
+    )
+    assert changed(first, second) == [part]
+
+
+def test_names_that_only_look_like_keys_count():
+    def blocking(words):
+        rule = sv.Requirement("rule")
+        rule.blocklist = words
+        return pipeline(requirements=[rule])
+
+    assert changed(blocking("a"), blocking("b")) == ["requirement 1"]
+    one, other = (sv.classifier(len, refuse={"blocked": score}) for score in (0.2, 0.8))
+    assert changed(pipeline(requirements=[one]), pipeline(requirements=[other])) == [
+        "requirement 1"
+    ]

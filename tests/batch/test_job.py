@@ -1,6 +1,7 @@
 """Tests of `streamval.batch.job`."""
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -140,6 +141,57 @@ async def test_rows_that_change_under_a_job_end_it_before_they_are_paid(out, tmp
     assert 0 < status(out).valid < 2000
     assert not [prompt for prompt in backend.asked if prompt.startswith("abc")]
     assert (await sv.batch(rows, out, pipeline_of(backend))).in_all.valid == 2000
+
+
+async def test_what_is_no_longer_there_is_not_called_done(out, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    lines = [json.dumps({"prompt": f"row {n} {'x' * 500}"}) + "\n" for n in range(1000)]
+    rows.write_text("".join(lines))
+
+    def cut(event):
+        os.truncate(rows, len("".join(lines[:600])))
+
+    with pytest.raises(UsageError, match=r"\d+ rows are no longer there since they were checked"):
+        await sv.batch(rows, out, pipeline_of(Counted()), on_event=cut, task_limit=2)
+    assert status(out).valid >= 600
+
+
+async def test_rows_that_come_once_keep_their_results_and_their_budget(out):
+    backend = Counted()
+    for spent in (30, 30, 30):
+        result = await sv.batch(
+            iter(rows_of(100)), out, pipeline_of(backend), token_budget=30, task_limit=1
+        )
+        assert (result.ended, result.in_all.tokens) == ("tokens", spent)
+    result = await sv.batch(iter(rows_of(100)), out, pipeline_of(backend))
+    assert (result.success, len(backend.asked)) == (True, 100)
+    changed = [*rows_of(5), {"id": "r5", "prompt": "changed"}, *rows_of(100)[6:]]
+    result = await sv.batch(iter(changed), out, pipeline_of(backend), limit=1)
+    assert result.this_time.earlier >= 99
+    assert len(results_in(out)) == result.in_all.rows == 100
+    assert status(out) == result.in_all
+
+
+async def test_what_was_allowed_may_be_enough(out):
+    result = await sv.batch(rows_of(3), out, pipeline_of(Counted()), token_budget=3, task_limit=1)
+    assert (result.ended, result.success, result.in_all.tokens) == ("done", True, 3)
+
+
+async def test_there_are_no_more_tasks_than_rows(out):
+    made = pipeline_of(Counted())
+    result = await asyncio.wait_for(sv.batch(rows_of(3), out, made, task_limit=10**7), 60)
+    assert result.success
+
+
+async def test_cancelled_at_any_moment_it_leaves_the_table_to_the_next_one(out):
+    for turns in range(0, 60, 3):
+        running = asyncio.ensure_future(sv.batch(rows_of(50), out, pipeline_of(Counted())))
+        for _ in range(turns):
+            await asyncio.sleep(0.0005)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        await sv.batch(rows_of(50), out, pipeline_of(Counted()), limit=1)
 
 
 async def test_who_watches_is_told_of_what_is_on_the_disk(out):

@@ -42,6 +42,8 @@ def test_all_of_it_or_nothing(tmp_path):
         (".", "is a folder"),
         ("no/where.jsonl", "there is no folder no"),
         ("rows.jsonl", "over the rows"),
+        ("-", "is no file"),
+        ("/dev/null", "is no file"),
     ],
 )
 def test_a_place_where_nothing_can_go_is_refused(tmp_path, monkeypatch, out, says):
@@ -73,7 +75,8 @@ async def test_parquet_in_and_out_keeps_the_types_of_columns(tmp_path):
         if name != "prompt":
             there = table["input_text" if name == "text" else name]
             assert there.to_pylist() == pa.table(columns)[name].to_pylist(), name
-            assert there.type == pa.table(columns)[name].type
+            kind = pa.int64() if name == "id" else pa.table(columns)[name].type
+            assert there.type == kind
     assert table["text"].to_pylist() == ["All is well."] * 2
     assert table["usage"].to_pylist()[0]["completion_tokens"] > 0
 
@@ -92,3 +95,53 @@ async def test_json_lines_to_parquet_finds_types_that_fit_all_rows(tmp_path):
     assert table["never"].null_count == 1600
     assert table["parsed"].to_pylist()[0] == '{"a":1}'
     assert table["id"].to_pylist()[:2] == [1, 2]
+
+
+HARD = {
+    "time": pa.array([1, None], pa.time32("s")),
+    "nanos": pa.array([1_000_000_001, None], pa.timestamp("ns")),
+    "took": pa.array([1, None], pa.duration("ms")),
+    "fixed": pa.array([b"ab", None], pa.binary(2)),
+    "times": pa.array([[1], None], pa.list_(pa.timestamp("us"))),
+    "raws": pa.array([[b"\xff"], None], pa.list_(pa.binary())),
+    "inside": pa.array([{"d": b"\xff"}, None], pa.struct([("d", pa.binary())])),
+    "map": pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int8())),
+    "word": pa.array(["a", None]).dictionary_encode(),
+    "id": pa.array([1, None], pa.int8()),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+async def test_a_column_of_any_type_is_written(tmp_path, name):
+    rows, out = tmp_path / "rows.parquet", tmp_path / "out.parquet"
+    parquet.write_table(pa.table({"prompt": ["Hi", "Ho"], name: HARD[name]}), rows)
+    assert (await sv.batch(rows, out, sv.Pipeline(sv.ScriptedBackend("Well.")))).success
+    values = parquet.read_table(out)[name].to_pylist()
+    assert values[0] is not None
+    assert values[1] == (2 if name == "id" else None)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        [{}, {}],
+        [[{}], None],
+        [2**70, 1],
+        [2**60 + 1] * 1000 + [1.5],
+        [{"a": 1}, "text"],
+        [[1, "two"], None],
+    ],
+)
+async def test_whatever_json_holds_is_written(tmp_path, column):
+    out = tmp_path / "out.parquet"
+    rows = [{"prompt": "Hi", "c": value} for value in column]
+    assert (await sv.batch(rows, out, sv.Pipeline(sv.ScriptedBackend("Well.")))).success
+    assert parquet.read_table(out)["c"].to_pylist()[0] is not None
+
+
+async def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "there.jsonl").write_text("old")
+    (tmp_path / "out.jsonl").symlink_to("there.jsonl")
+    write(tmp_path / "out.jsonl", records_of({"id": 1}), [])
+    assert (tmp_path / "out.jsonl").is_symlink()
+    assert (tmp_path / "there.jsonl").read_text() == '{"id": 1}\n'

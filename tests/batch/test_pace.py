@@ -111,7 +111,10 @@ def test_it_speeds_up_again():
     assert last > 1.5 * first
 
 
-@pytest.mark.parametrize(("said", "waited"), [(1e9, LONGEST_PAUSE), (0.0, 0.0), (None, 1.0)])
+@pytest.mark.parametrize(
+    ("said", "waited"),
+    [(1e9, LONGEST_PAUSE), (0.0, 0.0), (None, 1.0), (float("nan"), 1.0), (-5.0, 1.0)],
+)
 def test_a_provider_is_believed_within_reason(said, waited):
     told = []
 

@@ -49,6 +49,14 @@ def test_what_a_row_raised_is_its_error():
     assert json.loads(refused({"id": "a", "n": 1}, ValueError("no row")))["n"] == 1
 
 
+def test_an_exception_that_cannot_be_shown_is_an_error_all_the_same():
+    class Silent(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert json.loads(kept(ROW, Silent()).record)["error"] == "Silent: it cannot be shown"
+
+
 def test_whatever_a_row_carries_is_a_line_of_json():
     worst = {
         "prompt": "Hi",

@@ -136,3 +136,51 @@ def test_a_row_tells_whether_its_prompt_has_changed():
     plain, again = (row_of(n, "row", {"prompt": "Hi", "topic": n}) for n in (1, 2))
     other = row_of(1, "row", {"messages": [{"role": "system", "content": "Hi"}]})
     assert plain.digest == again.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"id": "\ud83d", "prompt": "Hi"}, "cannot be written down"),
+        ({"prompt": "a\ud83d"}, "cannot be written down"),
+        ({"id": 10**5000, "prompt": "Hi"}, "cannot be written down"),
+        ({"prompt": "Hi", "text": 1, "input_text": 2}, "two columns would have one name"),
+        ({"prompt": "Hi", 1: 1, "1": 2}, "two columns would have one name"),
+    ],
+)
+def test_a_row_that_cannot_be_kept_is_named(row, says):
+    with pytest.raises(UsageError, match=f"row 1: .*{says}"):
+        all_of([row])
+
+
+def test_what_editors_put_before_the_first_line(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"prompt": "Hi"}\r\n{"prompt": "Ho"}\r\n')
+    assert [row.prompt[0].content for row in all_of(path)] == ["Hi", "Ho"]
+
+
+def test_without_a_standard_input_it_is_said(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UsageError, match="there is no standard input"):
+        all_of("-")
+
+
+def test_rows_that_can_be_gone_through_once_are_known():
+    once = iter([])
+
+    class Once:
+        def __iter__(self):
+            return once
+
+    assert [module.rereadable(one) for one in ([], Once(), once, range(3))] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_rows_that_come_slowly_are_not_waited_for(monkeypatch):
+    monkeypatch.setattr(module, "GATHERING", -1)
+    coming = read({"prompt": f"Say {n}"} for n in range(3))
+    assert [len(batch) for batch in coming] == [1, 1, 1]
