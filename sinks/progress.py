@@ -13,6 +13,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.progress import Progress as RichProgress
+from rich.table import Column
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,7 +39,7 @@ class ProgressBar:
         >>> out = io.StringIO()
         >>> with ProgressBar(RichConsole(file=out, width=110)) as show:
         ...     show(Progress(done=3, total=3, valid=2, invalid=1, tokens=60, seconds=2.0))
-        >>> "3/3" in out.getvalue(), "2 valid, 1 not, 1.5/s, 60 tokens" in out.getvalue()
+        >>> "3/3" in out.getvalue(), "2 valid, 1 failed, 1.5/s, 60 tokens" in out.getvalue()
         (True, True)
     """
 
@@ -46,12 +47,14 @@ class ProgressBar:
         from rich.console import Console as RichConsole  # as its name is taken above
 
         self._bar = RichProgress(
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.description}"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            BarColumn(bar_width=12),
+            MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=7)),
+            TextColumn(
+                "{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis")
+            ),
+            TimeElapsedColumn(table_column=Column(no_wrap=True)),
+            TextColumn("left:"),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
             console=console or RichConsole(stderr=True),
         )
         self._task: TaskID = self._bar.add_task("", total=None)
@@ -59,9 +62,9 @@ class ProgressBar:
     def __call__(self, progress: Progress) -> None:
         """Show it."""
         self._bar.start()  # does nothing inside of a `with` statement
-        parts = [f"{progress.valid} valid", f"{progress.invalid} not"]
+        parts = [f"{progress.valid} valid", f"{progress.invalid} failed"]
         if progress.raised:
-            parts.append(f"{progress.raised} raised")
+            parts.append(f"{progress.raised} errors")
         if progress.seconds:
             parts.append(f"{progress.done / progress.seconds:.1f}/s, {progress.tokens:,} tokens")
         self._bar.update(

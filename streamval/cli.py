@@ -297,15 +297,19 @@ def batch(
         str | None, typer.Option("--model", "-m", help="A model of that file.")
     ] = None,
     task_limit: Annotated[int, typer.Option(min=1, help="Rows under way at once.")] = 64,
-    limit: Annotated[int | None, typer.Option(min=1, help="Answer so many rows at most.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Answer so many rows at most, this time.")
+    ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Answer rows anew whose result is not valid.")
+        bool,
+        typer.Option("--retry-failed", help="Ask those rows again that failed or had an error."),
     ] = False,
     max_failures: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many results that are not valid.")
+        int | None, typer.Option(min=1, help="Stop after so many that failed or had an error.")
     ] = None,
     token_budget: Annotated[
-        int | None, typer.Option(min=1, help="Stop once so many tokens have been generated in all.")
+        int | None,
+        typer.Option(min=1, help="Stop once the results that are kept have taken so many tokens."),
     ] = None,
     ray: Annotated[
         str | None,
@@ -317,10 +321,11 @@ def batch(
 ) -> None:
     """Answer many prompts. Killed anywhere, the same command goes on where it was.
 
-    Results are kept in OUT.sqlite as they come, and written to OUT when the job ends: one result a row, with the
-    row's own columns. Ctrl-C lets the rows under way end; a second one leaves them.
+    Results are kept in OUT.sqlite as they come, and written to OUT when the job ends, unless an error ends it: one
+    result a row, with the row's own columns. Ctrl-C finishes the rows under way; a second one drops them.
 
-    Exit status: 0 all results are valid, 1 not all are, 2 wrong use, 3 the model broke off, 130 interrupted.
+    Exit status: 0 all results are valid (with --limit, those that were asked for), 1 some failed or had an error,
+    2 wrong use, or the provider refuses, 130 interrupted.
 
     [dim]$[/dim] streamval batch rows.jsonl answers.jsonl --pipeline my_rules:pipeline
     [dim]$[/dim] streamval batch --status answers.jsonl

@@ -29,8 +29,11 @@ TRIES = 10
 class Answers(Protocol):
     """Who answers a row: here, or on another machine."""
 
-    async def answer(self, row: Row) -> Kept:
-        """Answer it. Several rows are answered at once."""
+    async def answer(self, row: Row) -> Kept | None:
+        """Answer it; `None` where it waited, and has been put back. Several rows are answered at once."""
+
+    def stop(self) -> None:
+        """Put back the rows that wait for their provider."""
 
 
 class Answering:
@@ -49,8 +52,12 @@ class Answering:
         self._pipeline = pipeline
         self._pace = Pace(tell)
 
-    async def answer(self, row: Row) -> Kept:
-        """Answer a row.
+    def stop(self) -> None:
+        """Put back the rows that wait for their provider."""
+        self._pace.stop()
+
+    async def answer(self, row: Row) -> Kept | None:
+        """Answer a row; `None` after `stop`, if it has not begun.
 
         Raises:
             AuthenticationError: If the key is refused: so it will be for all rows.
@@ -58,7 +65,8 @@ class Answering:
         """
         answered: StreamResult[Any] | Exception
         for _ in range(TRIES):
-            await self._pace.turn()
+            if not await self._pace.turn():
+                return None
             try:
                 answered = await self._pipeline.run(row.prompt)
             except (AuthenticationError, UnknownModelError):

@@ -6,9 +6,11 @@ import asyncio
 import signal
 import sys
 import time
-from contextlib import asynccontextmanager, contextmanager
+from collections import Counter
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import from_json
 from rich.console import Console as RichConsole
 
 from streamval.batch.answering import Answering
@@ -16,8 +18,11 @@ from streamval.batch.fingerprint import fingerprint
 from streamval.batch.job import BatchProgress, Job, RowEvent
 from streamval.batch.named import pipeline_named
 from streamval.batch.rows import name_of
+from streamval.batch.table import status
+from streamval.errors import UsageError
 from streamval.sinks.progress import ProgressBar
 from streamval.types.results import Progress
+from streamval.types.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -30,6 +35,12 @@ if TYPE_CHECKING:
 
 A_MINUTE = 60.0
 """Seconds between two lines of a log."""
+
+SHOWN = 200
+"""Characters of a reason that are shown."""
+
+MOST_REASONS = 1000
+"""Different reasons that are counted."""
 
 
 async def run_command(
@@ -64,9 +75,11 @@ async def run_command(
                 **arguments,
             )
             async with _answers(made, pipeline, model, job, ray) as answers:
-                with _interruptible(job):
+                with _kept_is_said(out), _interruptible(job):
                     result = await job.run(answers)
     _say_how_it_went(result, name_of(str(rows)), out)
+    for why, count in show.reasons.most_common(3):
+        _say(f"{count:,} × {why}")
     return result
 
 
@@ -84,6 +97,17 @@ async def _answers(
 
 
 @contextmanager
+def _kept_is_said(out: Path) -> Iterator[None]:
+    """What is kept of a job that is ended by an error, or by a second Ctrl-C."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        with suppress(UsageError):
+            _say(f"{out}: {said_of_counts(status(out))}; the same command goes on")
+        raise
+
+
+@contextmanager
 def _interruptible(job: Job) -> Iterator[None]:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     interrupted = 0
@@ -93,12 +117,16 @@ def _interruptible(job: Job) -> Iterator[None]:
         interrupted += 1
         if interrupted == 1:
             job.stop()
-            _say("rows under way are being ended; Ctrl-C again leaves them")
+            _say(
+                "finishing the rows under way; Ctrl-C again drops them, and they are asked again next time"
+            )
         elif task is not None:
             task.cancel()
 
+    signals = (signal.SIGINT, signal.SIGTERM)
     try:
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        for number in signals:
+            loop.add_signal_handler(number, interrupt)
     except (NotImplementedError, RuntimeError):  # Windows; a loop that is not in the main thread
         yield
         return
@@ -109,7 +137,8 @@ def _interruptible(job: Job) -> Iterator[None]:
             raise KeyboardInterrupt from None
         raise
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in signals:
+            loop.remove_signal_handler(number)
 
 
 class _Shown:
@@ -118,6 +147,7 @@ class _Shown:
     def __init__(self, bar: ProgressBar | None) -> None:
         self._bar = bar
         self._next = 0.0
+        self.reasons: Counter[str] = Counter()
 
     def begin(self, progress: BatchProgress) -> None:
         if progress.earlier:
@@ -128,10 +158,22 @@ class _Shown:
     def __call__(self, event: BatchEvent) -> None:
         if isinstance(event, RowEvent):
             self._show(event.progress)
+            if event.outcome != "valid":
+                self._note(event)
         else:
             _say(
                 f"slower: a pause of {event.pause:.0f} s, then {event.rate:.1f} rows/s ({event.reason})"
             )
+
+    def _note(self, event: RowEvent) -> None:
+        """Count why rows are not valid, and say the first error when it comes."""
+        record = from_json(event.record)
+        why = record["error"] or ", ".join(one["requirement"] for one in record["failures"])
+        why = visible(why)[:SHOWN]
+        if event.outcome == "error" and event.progress.errors == 1:
+            _say(f"the first error, of row {record['id']!r}: {why}")
+        if why in self.reasons or len(self.reasons) < MOST_REASONS:
+            self.reasons[why] += 1
 
     def _show(self, progress: BatchProgress) -> None:
         if self._bar is not None:
@@ -165,15 +207,15 @@ def said_of(progress: BatchProgress) -> str:
 
     Example:
         >>> said_of(BatchProgress(total=10, valid=3, failed=1, tokens=60, seconds=2.0))
-        '4 of 10 rows: 3 valid, 1 not valid, 0 errors; 60 tokens; 2.0 rows/s, 3 s left'
+        '4 of 10 rows: 3 valid, 1 failed, 0 errors; 60 tokens; 2.0 rows/s, 3 s left'
     """
     rate = progress.done / progress.seconds if progress.seconds else 0.0
     of = "" if progress.total is None else f" of {progress.total:,}"
     left = ""
-    if progress.total is not None and rate:
+    if progress.total is not None and rate and progress.done < progress.total:
         left = f", {(progress.total - progress.done) / rate:,.0f} s left"
     return (
-        f"{progress.done:,}{of} rows: {progress.valid:,} valid, {progress.failed:,} not valid, "
+        f"{progress.done:,}{of} rows: {progress.valid:,} valid, {progress.failed:,} failed, "
         f"{progress.errors:,} errors; {progress.tokens:,} tokens; {rate:.1f} rows/s{left}"
     )
 
@@ -184,30 +226,31 @@ def said_of_counts(counts: Counts) -> str:
     Example:
         >>> from streamval.batch.table import Counts
         >>> said_of_counts(Counts(rows=10, valid=3, failed=1, tokens=60))
-        '4 of 10 rows have a result: 3 valid, 1 not valid, 0 errors; 60 tokens'
+        '4 of 10 rows have a result: 3 valid, 1 failed, 0 errors; 60 tokens'
     """
     return (
         f"{counts.done:,} of {counts.rows:,} rows have a result: {counts.valid:,} valid, "
-        f"{counts.failed:,} not valid, {counts.errors:,} errors; {counts.tokens:,} tokens"
+        f"{counts.failed:,} failed, {counts.errors:,} errors; {counts.tokens:,} tokens"
     )
 
 
 ENDED = {
-    "done": "",
-    "limit": "--limit is reached",
-    "failures": "--max-failures is reached",
-    "tokens": "--token-budget is spent",
-    "stopped": "interrupted",
+    "limit": "--limit is reached: the same command goes on",
+    "failures": "--max-failures is reached: the same command goes on",
+    "tokens": "--token-budget is spent: a larger one goes on",
+    "stopped": "interrupted: the same command goes on",
 }
 
 
 def _say_how_it_went(result: BatchResult, rows: str, out: Path) -> None:
-    _say(said_of(result.this_time))
+    if not result.in_all.rows:
+        _say(f"there are no rows in {rows}")
+    _say(f"this time: {said_of(result.this_time)}")
     _say(f"{out}: {said_of_counts(result.in_all)}")
     if result.ended != "done":
-        _say(f"{ENDED[result.ended]}: the same command goes on with the rest of {rows}")
+        _say(f"{ENDED[result.ended]} with the rest of {rows}")
     elif result.in_all.failed or result.in_all.errors:
-        _say("--retry-failed answers those anew that are not valid")
+        _say("--retry-failed asks those again that failed or had an error")
 
 
 def _say(line: str) -> None:

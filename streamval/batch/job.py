@@ -8,6 +8,7 @@ rows ─ register ─ missing ─┬─ answer ─┐
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from streamval.batch.output import check_output, write
 from streamval.batch.rows import check_source, read, rereadable
 from streamval.batch.table import Counts, Table
 from streamval.errors import UsageError
+from streamval.pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from streamval.batch.pace import Slowed
     from streamval.batch.rows import Row, Source
     from streamval.batch.table import Kept
-    from streamval.pipeline.pipeline import Pipeline
 
 MOST_WAITING = 1000
 """Results that may wait to be written. Then no row begins: the disk is slower than the model."""
@@ -157,6 +158,9 @@ async def batch(
         ...     result.ended, result.in_all.valid, out.read_text()[:30]
         ('done', 1, '{"id":"a","success":true,"text')
     """
+    if not isinstance(pipeline, Pipeline):
+        message = f"pipeline must be a Pipeline, not {type(pipeline).__name__}; call what makes one"
+        raise UsageError(message)
     job = Job(
         rows,
         out,
@@ -198,6 +202,9 @@ class Job:
             if value is not None and (type(value) is not int or value < 1):
                 message = f"{name} must be a whole number of at least 1, not {value!r}"
                 raise UsageError(message)
+        if inspect.iscoroutinefunction(on_event):
+            message = "on_event must be a plain function: nothing awaits it"
+            raise UsageError(message)
         self.out = Path(out)
         check_output(self.out, rows)
         check_source(rows)
@@ -211,12 +218,15 @@ class Job:
         self._began = 0.0
         self._taken = self._wrong = self._tokens = 0
         self.progress = BatchProgress()
+        self._answers: Answers | None = None
 
     def stop(self, ended: Ended = "stopped") -> None:
         """Begin no more rows. Those under way are answered and kept."""
         if not self._stop.is_set():
             self._ended = ended
             self._stop.set()
+            if self._answers is not None and ended == "stopped":
+                self._answers.stop()
 
     async def run(self, answers: Answers) -> BatchResult:
         """Run to the end.
@@ -224,6 +234,7 @@ class Job:
         Args:
             answers: Who answers a row.
         """
+        self._answers = answers
         table = await self._opened()
         try:
             try:
@@ -308,6 +319,8 @@ class Job:
                     workers.create_task(work())
                 new = False
                 kept = await answers.answer(row)
+                if kept is None:  # it has been put back
+                    return
                 self._tokens += kept.tokens
                 self._wrong += kept.outcome != "valid"
                 self._check_limits()

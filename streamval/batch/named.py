@@ -32,7 +32,13 @@ async def pipeline_named(name: str, model: str | None) -> AsyncIterator[Pipeline
         return
     found = object_in(name)
     if not isinstance(found, Pipeline) and callable(found):
-        found = found()
+        try:
+            found = found()
+        except UsageError:
+            raise
+        except Exception as error:  # of the user's own function
+            message = f"{name}() raised {type(error).__name__}: {error}"
+            raise UsageError(message) from error
     if not isinstance(found, Pipeline):
         message = (
             f"{name} is no Pipeline, nor a function that makes one, but {type(found).__name__}"

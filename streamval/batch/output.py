@@ -154,13 +154,16 @@ def _types_of(rows: Source) -> dict[str, Any]:
     """The types of a Parquet file's columns, under the names that they are carried by."""
     if not isinstance(rows, (str, Path)) or Path(rows).suffix != ".parquet":
         return {}
-    return {
+    import pyarrow as pa  # an optional extra
+
+    found = {
         f"input_{field.name}" if field.name in RESULT and field.name != "id" else field.name: (
             portable(field.type) if field.name != "id" else _of_ids(field.type)
         )
         for field in pyarrow_parquet().read_schema(rows)
         if field.name not in ("prompt", "messages")
     }
+    return {"id": pa.int64(), **found}
 
 
 def _types_seen(records: Records) -> dict[str, Any]:

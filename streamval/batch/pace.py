@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiolimiter import AsyncLimiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 FIRST_PAUSE = 1.0
 """Seconds of the first pause where the provider does not say; each further one is twice as long."""
@@ -63,22 +63,42 @@ class Pace:
         self._since: float | None = None
         self._begun = 0
         self._pauses = 0
+        self._stopped = asyncio.Event()
 
-    async def turn(self) -> None:
-        """Wait until a row may begin."""
+    def stop(self) -> None:
+        """Let nobody wait any longer: no row begins from now on."""
+        self._stopped.set()
+
+    async def turn(self) -> bool:
+        """Wait until a row may begin.
+
+        Returns:
+            Whether it may: not, after `stop`.
+        """
         now = asyncio.get_running_loop().time
         begins = False
         while not begins:
             limiter, pause = self._limiter, self._until - now()
             if pause > 0:
-                await asyncio.sleep(pause)
+                await self._unless_stopped(asyncio.sleep(pause))
             elif limiter is not None:
-                await limiter.acquire()
+                await self._unless_stopped(limiter.acquire())
+            if self._stopped.is_set():
+                return False
             # While it waited, somebody else may have been refused.
             begins = limiter is self._limiter and self._until <= now() and pause <= 0
         if self._since is None:
             self._since = now()
         self._begun += 1
+        return True
+
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
+        tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(self._stopped.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     def slow_down(self, reason: str, retry_after: float | None = None) -> None:
         """A row has been refused, because there are too many.

@@ -18,7 +18,7 @@ from streamval.batch.named import pipeline_named
 from streamval.batch.output import columns_of_results, in_columns, portable
 from streamval.batch.records import kept, refused
 from streamval.batch.rows import RESULT, row_of
-from streamval.errors import UsageError
+from streamval.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -94,12 +94,17 @@ class ValidateRows:
             return refused(given, error)
         try:
             async with self._slots:
-                record = (await self.answer(row)).record
+                answered = await self.answer(row)
         except Exception as error:  # a key that is refused, a pipeline that cannot be made
-            record = kept(row, error).record
-        return record
+            answered = kept(row, error)
+        return (answered or kept(row, RunError("the worker has been stopped"))).record
 
-    async def answer(self, row: Row) -> Kept:
+    async def stop(self) -> None:
+        """Put back the rows that wait for their provider."""
+        if self._answering is not None:
+            (await asyncio.shield(self._answering)).stop()
+
+    async def answer(self, row: Row) -> Kept | None:
         """Answer one row of a job.
 
         Raises:
@@ -176,11 +181,15 @@ class _Workers:
     def __init__(self, workers: list[Any]) -> None:
         self._rows = dict.fromkeys(workers, 0)
 
-    async def answer(self, row: Row) -> Kept:
+    def stop(self) -> None:
+        for worker in self._rows:
+            worker.stop.remote()
+
+    async def answer(self, row: Row) -> Kept | None:
         worker = min(self._rows, key=self._rows.__getitem__)
         self._rows[worker] += 1
         try:
-            answered: Kept = await worker.answer.remote(row)
+            answered: Kept | None = await worker.answer.remote(row)
         finally:
             self._rows[worker] -= 1
         return answered

@@ -109,7 +109,7 @@ class Table:
     """
 
     def __init__(self, out: Path, settings: Mapping[str, str]) -> None:
-        self.path = table_of(out)
+        self.path, self._out = table_of(out), out
         self._alone = threading.Lock()
         self._lock = FileLock(f"{self.path}.lock", timeout=0, thread_local=False)
         try:
@@ -129,6 +129,9 @@ class Table:
 
     def _opened(self, settings: Mapping[str, str]) -> sqlite3.Connection:
         new = not self.path.exists() or not self.path.stat().st_size
+        if new and self._out.exists() and self._out.stat().st_size:
+            message = f"{self._out} is there, and no job wrote it: name another file, or delete it"
+            raise UsageError(message)
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -163,16 +166,16 @@ class Table:
         Args:
             gathering: Rows come from where nobody can look again: those that came before stay.
         """
-        with explained(self.path):
+        with self._used() as connection:
             self._reading += 1
             self._read = GATHERED if gathering else None
             statement = "UPDATE job SET reading = ?, read = ?"
-            self._connection.execute(statement, (self._reading, self._read))
+            connection.execute(statement, (self._reading, self._read))
 
     def finish(self, source: str | None) -> None:
         """The rows have been read to their end."""
-        with explained(self.path):
-            self._connection.execute("UPDATE job SET read = ?", (source,))
+        with self._used() as connection:
+            connection.execute("UPDATE job SET read = ?", (source,))
 
     def register(self, rows: Sequence[Row]) -> None:
         """Note which rows there are.
@@ -186,7 +189,7 @@ class Table:
             "digest = excluded.digest WHERE reading <> excluded.reading"
         )
         values = [(row.key, row.number, self._reading, row.digest) for row in rows]
-        with explained(self.path), self._transaction() as connection:
+        with self._transaction() as connection:
             if connection.executemany(statement, values).rowcount < len(rows):
                 raise self._twice(connection, rows)
 
@@ -218,8 +221,8 @@ class Table:
             "SELECT id, row.digest, coalesce(row.digest = result.digest, FALSE), outcome "  # noqa: S608
             f"FROM row LEFT JOIN result USING (key) WHERE id IN ({','.join('?' * len(rows))})"
         )
-        with explained(self.path):
-            found = self._connection.execute(statement, [row.key for row in rows])
+        with self._used() as connection:
+            found = connection.execute(statement, [row.key for row in rows])
             there = {key: known for key, *known in found}
         missing = []
         for row in rows:
@@ -240,20 +243,20 @@ class Table:
         values = [
             (one.row.digest, one.outcome, one.tokens, one.record, one.row.key) for one in results
         ]
-        with explained(self.path), self._transaction() as connection:
+        with self._transaction() as connection:
             connection.executemany(statement, values)
 
     def counts(self) -> Counts:
         """How far the job has come."""
-        with explained(self.path):
-            return _counts(self._connection)
+        with self._used() as connection:
+            return _counts(connection)
 
     def records(self) -> Iterator[bytes]:
         """The results of the job's rows, in their order."""
         # Without the other half, as it is in the order of an index.
         wanted = "TRUE" if self._read == GATHERED else f"reading = {self._reading:d}"
-        with explained(self.path):
-            found = self._connection.execute(
+        with self._used() as connection:
+            found = connection.execute(
                 "SELECT record FROM row CROSS JOIN result USING (key) "  # noqa: S608  our own words
                 f"WHERE {wanted} AND row.digest = result.digest ORDER BY number"
             )
@@ -261,19 +264,25 @@ class Table:
                 yield record
 
     @contextmanager
+    def _used(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for one thread at a time: one that is closed while it is used takes the process with it."""
+        with self._alone, explained(self.path):
+            yield self._connection
+
+    @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._alone:
-            self._connection.execute("BEGIN IMMEDIATE")
+        with self._used() as connection:
+            connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._connection
-                self._connection.execute("COMMIT")
+                yield connection
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
                 raise
 
     def close(self) -> None:
-        """Close the table, and let another job have it. What a thread is keeping at the moment is kept."""
+        """Close the table, and let another job have it. What a thread does with it at the moment is done first."""
         with self._alone:
             self._connection.close()
             self._lock.release()
@@ -348,7 +357,7 @@ def _check_same(before: Mapping[str, str], now: Mapping[str, str], path: Path) -
         )
         message = (
             f"the pipeline has changed since {path} was begun ({told}): name another file for its "
-            f"results, or delete {path} to begin anew"
+            f"results, or delete both to begin anew"
         )
         raise UsageError(message)
 

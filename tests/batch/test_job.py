@@ -302,11 +302,13 @@ async def test_another_pipeline_is_refused_before_anything_is_paid(out):
         ({"max_failures": 1.5}, "max_failures must be"),
         ({"token_budget": "9"}, "token_budget must be"),
         ({"limit": True}, "limit must be"),
+        ({"on_event": asyncio.sleep}, "on_event must be a plain function"),
+        ({"pipeline": pipeline_of}, "pipeline must be a Pipeline, not function"),
     ],
 )
 async def test_what_cannot_work_is_refused(out, options, says):
     with pytest.raises(UsageError, match=says):
-        await sv.batch(rows_of(2), out, pipeline_of(Counted()), **options)
+        await sv.batch(rows_of(2), out, **{"pipeline": pipeline_of(Counted()), **options})
     assert list(out.parent.iterdir()) == []
 
 

@@ -127,3 +127,19 @@ def test_a_provider_is_believed_within_reason(said, waited):
     assert told[0].pause == pytest.approx(waited)
     assert told[0].rate >= LOWEST
     assert seconds >= waited
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_once_it_is_stopped_nobody_waits(paused):
+    async def stopped():
+        pace = Pace()
+        pace.slow_down("too many", 300.0 if paused else 0.0)
+        waiting = [asyncio.ensure_future(pace.turn()) for _ in range(5)]
+        await asyncio.sleep(0.001)
+        pace.stop()
+        return await asyncio.gather(*waiting), await pace.turn()
+
+    (turns, later), seconds = run_virtually(stopped())
+    assert seconds < 1
+    assert turns.count(False) == (5 if paused else 4)  # one had begun
+    assert later is False

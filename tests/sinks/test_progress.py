@@ -17,7 +17,7 @@ async def test_it_shows_how_far_a_map_has_come():
         async for _ in pipeline.map(["One.", "Two!", "Three."], on_progress=bar):
             pass
     assert "3/3" in out.getvalue()
-    assert "2 valid, 1 not" in out.getvalue()
+    assert "2 valid, 1 failed" in out.getvalue()
 
 
 def test_what_raised_is_told_and_an_unknown_total_is_a_question_mark():
@@ -25,4 +25,4 @@ def test_what_raised_is_told_and_an_unknown_total_is_a_question_mark():
     with ProgressBar(RichConsole(file=out, width=120)) as bar:
         bar(sv.Progress(done=2, raised=1, valid=1))
     assert "2/?" in out.getvalue()
-    assert "1 valid, 0 not, 1 raised" in out.getvalue()
+    assert "1 valid, 0 failed, 1 errors" in out.getvalue()
