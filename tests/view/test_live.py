@@ -216,9 +216,10 @@ async def test_a_real_jupyterlab_shows_the_run_live_and_keeps_the_picture(browse
 
 async def until_saved(path):
     while True:
-        cells = nbformat.read(path, as_version=4).cells
-        if all(cell.outputs for cell in cells[: len(CELLS)]):
-            return
+        with contextlib.suppress(nbformat.reader.NotJSONError):  # it is being written
+            cells = nbformat.read(path, as_version=4).cells
+            if all(cell.outputs for cell in cells[: len(CELLS)]):
+                return
         await asyncio.sleep(0.2)
 
 
