@@ -1,4 +1,4 @@
-"""A blocking call in a thread that nobody waits for: not its caller, if it is cancelled, nor the end of the process."""
+"""A blocking call in a thread that nothing waits for: not its caller, if it is cancelled, nor the end of the process."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 from .answering import Answering as Answering
 from .answering import Answers as Answers
+from .events import BatchEvent as BatchEvent
+from .events import BatchProgress as BatchProgress
+from .events import BatchResult as BatchResult
+from .events import RowEvent as RowEvent
 from .fingerprint import fingerprint as fingerprint
-from .job import BatchEvent as BatchEvent
-from .job import BatchProgress as BatchProgress
-from .job import BatchResult as BatchResult
 from .job import Job as Job
-from .job import RowEvent as RowEvent
 from .job import batch as batch
 from .pace import Slowed as Slowed
 from .table import Counts as Counts

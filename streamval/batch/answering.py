@@ -43,7 +43,7 @@ class Answering:
 
     Args:
         pipeline: Who answers and judges.
-        tell: Told of each slowing down.
+        tell: Called with each slowing down.
     """
 
     def __init__(

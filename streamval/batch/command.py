@@ -14,8 +14,9 @@ from pydantic_core import from_json
 from rich.console import Console as RichConsole
 
 from streamval.batch.answering import Answering
+from streamval.batch.events import BatchProgress, RowEvent
 from streamval.batch.fingerprint import fingerprint
-from streamval.batch.job import BatchProgress, Job, RowEvent
+from streamval.batch.job import Job
 from streamval.batch.named import pipeline_named
 from streamval.batch.rows import name_of
 from streamval.batch.table import status
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamval.batch.answering import Answers
-    from streamval.batch.job import BatchEvent, BatchResult
+    from streamval.batch.events import BatchEvent, BatchResult
     from streamval.batch.table import Counts
     from streamval.pipeline.pipeline import Pipeline
 

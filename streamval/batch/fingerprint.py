@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _LIVE = re.compile(
     r"(^|_)(api_key|secret|password|authorization|headers|session|client|lock|task|loop)$"
 )
-"""Names that say nothing of what is answered: how somebody is let in, and what is open at the moment."""
+"""Names that say nothing of what is answered: what lets a caller in, and what is open at the moment."""
 
 DEPTH = 8
 """How deep a value is looked into."""
@@ -69,7 +69,7 @@ def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
         >>> [name for name in one if one[name] != other[name]]
         ['requirement 1']
     """
-    settings = pipeline._settings  # noqa: SLF001  what a pipeline was given is nobody else's business
+    settings = pipeline._settings  # noqa: SLF001  no other module needs what a pipeline was given
     judge = settings.validation_backend
     parts: dict[str, tuple[str, Any]] = {
         "the backend": (repr(settings.backend), _speaker(settings.backend)),
@@ -197,4 +197,4 @@ _KINDS: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
     (BuiltinFunctionType | MethodDescriptorType, lambda value, _: value.__qualname__),
     ((Requirement, Repair), _of_attributes),
 )
-"""What is told of a value of a kind, and how."""
+"""How a value of a kind is put into JSON."""

@@ -1,8 +1,10 @@
 """A job: the rows that have no result yet are answered, several at a time, and each result is kept as it comes.
 
-rows ─ register ─ missing ─┬─ answer ─┐
-├─ answer ─┼─ keep (SQLite) ─ events ─ … ─ OUT
-└─ answer ─┘
+    rows ─ register ─ missing ─┬─ answer ─┐
+                               ├─ answer ─┼─ keep (SQLite) ─ events ─ … ─ OUT
+                               └─ answer ─┘
+
+`batch` is one start of a `Job`.
 """
 
 from __future__ import annotations
@@ -11,16 +13,16 @@ import asyncio
 import inspect
 import time
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from streamval.aio.daemon import in_daemon
 from streamval.batch.answering import Answering
+from streamval.batch.events import BatchProgress, BatchResult, RowEvent
 from streamval.batch.fingerprint import fingerprint
 from streamval.batch.output import check_output, write
 from streamval.batch.rows import check_source, read, rereadable
-from streamval.batch.table import Counts, Table
+from streamval.batch.table import Table
 from streamval.errors import UsageError
 from streamval.pipeline.pipeline import Pipeline
 
@@ -28,81 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from streamval.batch.answering import Answers
-    from streamval.batch.pace import Slowed
+    from streamval.batch.events import BatchEvent, Ended
     from streamval.batch.rows import Row, Source
     from streamval.batch.table import Kept
 
 MOST_WAITING = 1000
 """Results that may wait to be written. Then no row begins: the disk is slower than the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowEvent:
-    """A row has its result, and that is on the disk.
-
-    Attributes:
-        record: The result, as a line of JSON.
-        outcome: ``"valid"``, ``"failed"`` or ``"error"``.
-        progress: How far the job has come with it.
-    """
-
-    record: bytes = field(repr=False)
-    outcome: Literal["valid", "failed", "error"]
-    progress: BatchProgress
-
-
-@dataclass(frozen=True, slots=True)
-class BatchProgress:
-    """How far a job has come, since it was started this time.
-
-    Attributes:
-        total: Rows that had no result at the start; `None` where nobody knows yet.
-        earlier: Rows that had one.
-        valid: Rows with a valid result.
-        failed: Rows that were never valid.
-        errors: Rows that raised.
-        tokens: Generated.
-        seconds: Since the start.
-    """
-
-    total: int | None = None
-    earlier: int = 0
-    valid: int = 0
-    failed: int = 0
-    errors: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-
-    @property
-    def done(self) -> int:
-        """Rows that got a result."""
-        return self.valid + self.failed + self.errors
-
-
-BatchEvent: TypeAlias = "RowEvent | Slowed"
-
-Ended = Literal["done", "limit", "failures", "tokens", "stopped"]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchResult:
-    """How a job went.
-
-    Attributes:
-        ended: Why it ended: ``"done"``, all rows have a result; ``"limit"``, ``"failures"`` or
-            ``"tokens"``, it has come to what it was allowed; ``"stopped"``.
-        this_time: What was done since the start.
-        in_all: What is in the table, earlier starts included.
-    """
-
-    ended: Ended
-    this_time: BatchProgress
-    in_all: Counts
-
-    @property
-    def success(self) -> bool:
-        """Whether all rows have a valid result."""
-        return self.ended == "done" and self.in_all.valid == self.in_all.rows
 
 
 async def batch(
@@ -132,8 +65,8 @@ async def batch(
         pipeline: Who answers, and who judges.
         task_limit: How many rows are under way at once.
         limit: Rows to answer this time, at most.
-        retry_failed: Answer those rows anew whose result is not valid.
-        max_failures: Begin no more rows once so many results of this time are not valid.
+        retry_failed: Ask those rows again that failed or had an error.
+        max_failures: Begin no more rows once so many rows of this time failed or had an error.
         token_budget: Begin no more rows once so many tokens have been generated for the table's results.
         on_event: Called with each result once it is on the disk, and with each slowing down; on the event loop,
             one call after the other.
@@ -176,7 +109,7 @@ async def batch(
 
 
 class Job:
-    """One start of a job, which can be told to stop; see `batch` for the arguments."""
+    """One start of a job, which can be stopped; see `batch` for the arguments."""
 
     def __init__(
         self,
@@ -391,16 +324,7 @@ class Job:
                 self._report(one)
 
     def _report(self, kept: Kept) -> None:
-        before = self.progress
-        self.progress = BatchProgress(
-            total=before.total,
-            earlier=before.earlier,
-            valid=before.valid + (kept.outcome == "valid"),
-            failed=before.failed + (kept.outcome == "failed"),
-            errors=before.errors + (kept.outcome == "error"),
-            tokens=before.tokens + kept.tokens,
-            seconds=time.monotonic() - self._began,
-        )
+        self.progress = self.progress.with_one_more(kept, time.monotonic() - self._began)
         self.tell(RowEvent(kept.record, kept.outcome, self.progress))
 
     def _check_limits(self) -> None:

@@ -52,7 +52,7 @@ class Pace:
     after each `CALM` seconds. Belongs to one event loop.
 
     Args:
-        watch: Told of each slowing down.
+        watch: Called with each slowing down.
     """
 
     def __init__(self, watch: Callable[[Slowed], object] = lambda _: None) -> None:
@@ -66,7 +66,7 @@ class Pace:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """Let nobody wait any longer: no row begins from now on."""
+        """End all waiting: no row begins from now on."""
         self._stopped.set()
 
     async def turn(self) -> bool:
@@ -85,7 +85,7 @@ class Pace:
                 await self._unless_stopped(limiter.acquire())
             if self._stopped.is_set():
                 return False
-            # While it waited, somebody else may have been refused.
+            # While it waited, another row may have been refused.
             begins = limiter is self._limiter and self._until <= now() and pause <= 0
         if self._since is None:
             self._since = now()

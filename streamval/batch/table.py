@@ -164,7 +164,7 @@ class Table:
         """Begin to read the rows anew.
 
         Args:
-            gathering: Rows come from where nobody can look again: those that came before stay.
+            gathering: Rows come from a place that can be read once: those that came before stay.
         """
         with self._used() as connection:
             self._reading += 1
@@ -218,7 +218,7 @@ class Table:
             UsageError: If one is not as it was registered.
         """
         statement = (
-            "SELECT id, row.digest, coalesce(row.digest = result.digest, FALSE), outcome "  # noqa: S608
+            "SELECT id, row.digest, coalesce(row.digest = result.digest, FALSE), outcome "
             f"FROM row LEFT JOIN result USING (key) WHERE id IN ({','.join('?' * len(rows))})"
         )
         with self._used() as connection:
@@ -257,7 +257,7 @@ class Table:
         wanted = "TRUE" if self._read == GATHERED else f"reading = {self._reading:d}"
         with self._used() as connection:
             found = connection.execute(
-                "SELECT record FROM row CROSS JOIN result USING (key) "  # noqa: S608  our own words
+                "SELECT record FROM row CROSS JOIN result USING (key) "
                 f"WHERE {wanted} AND row.digest = result.digest ORDER BY number"
             )
             for (record,) in found:
@@ -324,11 +324,11 @@ def status(out: str | Path) -> Counts:
 
 
 def _counts(connection: sqlite3.Connection) -> Counts:
-    (rows,) = connection.execute(f"SELECT count(*) FROM row WHERE {OF_NOW}").fetchone()  # noqa: S608
+    (rows,) = connection.execute(f"SELECT count(*) FROM row WHERE {OF_NOW}").fetchone()
     found = {
         outcome: (count, tokens)
         for outcome, count, tokens in connection.execute(
-            "SELECT outcome, count(*), sum(tokens) FROM row JOIN result USING (key) "  # noqa: S608  our own words
+            "SELECT outcome, count(*), sum(tokens) FROM row JOIN result USING (key) "
             f"WHERE {OF_NOW} AND row.digest = result.digest GROUP BY outcome"
         )
     }

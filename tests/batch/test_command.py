@@ -13,7 +13,7 @@ import time
 import pytest
 
 from streamval.batch.command import said_of
-from streamval.batch.job import BatchProgress
+from streamval.batch.events import BatchProgress
 from tests.support.gateway import FILE
 from tests.support.upstream import upstream, words
 
