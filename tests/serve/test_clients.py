@@ -1,11 +1,8 @@
 """The gateway behind the clients that people have: what each makes of an answer, a repair, a refusal, a break."""
 
 import asyncio
-import hashlib
 import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import openai
@@ -13,9 +10,9 @@ import pytest
 
 from streamval.serve.wire import REFUSAL
 from tests.support.gateway import gateway
+from tests.support.node_clients import NoNode, installed
 from tests.support.upstream import frame, upstream, words
 
-NODE = Path(__file__).parents[1] / "support/node"
 BUILT = Path(__file__).parents[2] / "build/node"
 BAD = "One is fine. Two is forbidden here. Three is fine."
 GOOD = "One is fine. Two is good. Three is \U0001f600 fine."
@@ -44,25 +41,10 @@ SCRIPTS = {
 @pytest.fixture(scope="session")
 def node_clients():
     """The folder in which the JavaScript clients are installed. Skipped without npm, but not in CI."""
-    problem = None
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        problem = "there is no Node (apt-get install nodejs npm)"
-    else:
-        digest = hashlib.sha256((NODE / "package.json").read_bytes()).hexdigest()[:12]
-        folder = BUILT / digest
-        if not (folder / "done").exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copy(NODE / "package.json", folder)
-            command = ["npm", "install", "--no-audit", "--no-fund", "--silent"]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
-            if done.returncode:
-                problem = f"npm cannot install the clients: {done.stderr[-500:]}"
-            else:
-                (folder / "done").touch()
-        shutil.copy(NODE / "clients.mjs", folder)
-    if problem is not None:
-        (pytest.fail if os.environ.get("STREAMVAL_INSIST") else pytest.skip)(problem)
-    return folder
+    try:
+        return installed(BUILT)
+    except NoNode as problem:
+        (pytest.fail if os.environ.get("STREAMVAL_INSIST") else pytest.skip)(str(problem))
 
 
 async def by_node(folder, url, client):
