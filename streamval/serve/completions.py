@@ -8,6 +8,7 @@ import logging
 import re
 import secrets
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from streamval.errors import (
@@ -35,6 +36,9 @@ log = logging.getLogger("streamval.serve")
 
 BODY_SECONDS = 30.0
 """How long a client may take to send what it asks."""
+
+FAREWELL_SECONDS = 1.0
+"""How long a client has to read that its answer took too long."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
@@ -117,8 +121,7 @@ class Completions:
                 service.recent.add(run)
             exchange.begin(asking, run, relay, model, wants_events="x-streamval-events" in headers)
             try:
-                async with run:
-                    await exchange.answer()
+                await _within(service.configuration.server.run_seconds, run, exchange)
             except BackendError as error:
                 line.error = type(error).__name__
                 status, kind, said = _said_of(error)
@@ -127,6 +130,12 @@ class Completions:
                 if isinstance(error, RateLimitError) and error.retry_after is not None:
                     more["retry-after"] = str(round(error.retry_after))
                 await exchange.break_off(status, error_object(said, kind), more)
+            except _TooLongError:
+                line.error = "TooLongError"
+                too_long = error_object("the answer takes too long", "server_timeout")
+                with suppress(TimeoutError):  # who reads nothing is not waited for
+                    async with asyncio.timeout(FAREWELL_SECONDS):
+                        await exchange.break_off(504, too_long)
             except Exception as error:
                 line.error = type(error).__name__
                 log.exception("a run of %s raised", asking.model)
@@ -186,6 +195,26 @@ class RequestLog:
             "seconds": round(time.monotonic() - self._began, 4),
         }
         log.info("%s", json.dumps(line))
+
+
+class _TooLongError(Exception):
+    """A run takes longer than the file allows."""
+
+
+async def _within(seconds: float, run: Run[Any], exchange: Exchange) -> None:
+    """Answer, unless it takes too long.
+
+    Raises:
+        Exception: What ends the run, or `_TooLongError`.
+    """
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit, run:
+            await exchange.answer()
+    except TimeoutError:
+        if limit.expired():
+            raise _TooLongError from None
+        raise
 
 
 class _GoneError(Exception):

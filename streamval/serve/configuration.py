@@ -86,7 +86,10 @@ class ServerSettings(_Strict):
         max_waiting: Requests that may wait for a place; more are refused with 429.
         max_body_bytes: Of a request.
         drain_seconds: How long running requests have, once the server is told to stop.
-        ping_seconds: After how long a client whose network has vanished is noticed.
+        run_seconds: How long a run may take, with its repairs and with waiting for its client to read. It
+            ends an upstream that says nothing for ever, which a stall does not show.
+        ping_seconds: After how long a client whose network has vanished is noticed. On Linux it is also
+            how long a client may read nothing at all, once what lies between is full.
         recent: How many runs the page shows, to whoever has a key: with their text, and with what was
             withheld of it. 0 for no page.
     """
@@ -98,6 +101,7 @@ class ServerSettings(_Strict):
     max_waiting: Annotated[int, Field(ge=0)] = 512
     max_body_bytes: Positive = 4 * 1024 * 1024
     drain_seconds: Seconds = 20.0
+    run_seconds: Seconds = 600.0
     ping_seconds: Seconds = 15.0
     recent: Annotated[int, Field(ge=0, le=100)] = 0
 
@@ -271,14 +275,12 @@ def _wrong(configuration: Configuration) -> Iterator[tuple[_Place, str]]:
             if wanted is not None and wanted not in upstreams:
                 known = ", ".join(upstreams)
                 yield (*place, field), f"{wanted!r} is no upstream; there are {known}"
-        judges_sound = False
         for at, written in enumerate(model.requirements):
             try:
-                judges_sound = requirement_of(written).judges is bytes
+                if requirement_of(written).judges is bytes:
+                    yield (*place, "requirements", at), "it judges sound, and text is served"
             except Exception as error:  # of a user's own requirement
                 yield (*place, "requirements", at), str(error)
-            if judges_sound:
-                yield (*place, "requirements", at), "it judges sound, and text is served"
         if model.upstream in upstreams and _takes_back(model, upstreams[model.upstream]):
             yield (
                 (*place, "release"),

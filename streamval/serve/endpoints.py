@@ -85,6 +85,9 @@ class OpenAIEndpoint(Endpoint):
 
     def relay(self, asked: Asked) -> Relay:
         """A backend that sends one request as it came."""
+        if asked.options.get("tools") and self.upstream.completion == "text":
+            message = "this model's upstream writes text completions, which have no tools"
+            raise BadRequestError(message, param="tools")
         return OpenAIRelay(self.upstream, self.url, self.session, asked.messages)
 
     def judge(self) -> Backend:

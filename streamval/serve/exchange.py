@@ -19,7 +19,7 @@ from streamval.serve.frames import DONE, frame
 from streamval.serve.wire import REFUSAL, Answer, error_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from starlette.types import Send
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamval.pipeline.run import Run
     from streamval.serve.configuration import ServedModel
     from streamval.serve.upstream import Relay
-    from streamval.serve.wire import Asked
+    from streamval.serve.wire import Asked, TokenLogprob
 
 REASONS = ("stop", "length", "tool_calls", "content_filter")
 """The finish reasons that clients know. Any other word of an upstream is not sent on."""
@@ -171,7 +171,7 @@ class Exchange:
         if frames:
             await self._write(b"".join([*self._taken_extras(), *frames]))
 
-    def _taken(self) -> tuple[str, list[Any]]:
+    def _taken(self) -> tuple[str, Sequence[TokenLogprob]]:
         text = "".join(text for text, _ in self._chunks)
         end = self._chunks[-1][1] if self._chunks else 0
         return text, self._relay.logprobs_of(text, end) if self._relay is not None else []

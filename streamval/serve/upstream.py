@@ -26,11 +26,11 @@ from streamval.errors import (
     UnknownModelError,
 )
 from streamval.serve.frames import FrameReader
-from streamval.serve.wire import text_of
+from streamval.serve.wire import TokenLogprob, text_of
 from streamval.types.results import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from streamval.backends.base import GenerationRequest
     from streamval.types.context import Message
@@ -92,22 +92,22 @@ class Relay(Backend):
 
     Attributes:
         tool_calls: The tool calls of the last attempt, as far as they have come.
-        logprobs: For each token that is not sent yet: where it ends in the attempt's text, and its entry.
+        logprobs: Those of the tokens that are not sent yet.
     """
 
     def __init__(self) -> None:
         self.tool_calls: list[dict[str, Any]] = []
-        self.logprobs: list[tuple[int, Any]] = []
+        self.logprobs: list[TokenLogprob] = []
 
-    def logprobs_of(self, text: str, end: int) -> list[Any]:
+    def logprobs_of(self, text: str, end: int) -> list[TokenLogprob]:
         """Take those of the tokens of a text that ends at an offset, and that it really has."""
         start = end - len(text)
         taken = [
-            entry
-            for at, entry in self.logprobs
-            if start < at <= end and text[: at - start].endswith(entry["token"])
+            known
+            for known in self.logprobs
+            if start < known.end <= end and text[: known.end - start].endswith(known.token)
         ]
-        self.logprobs = [(at, entry) for at, entry in self.logprobs if at > end]
+        self.logprobs = [known for known in self.logprobs if known.end > end]
         return taken
 
 
@@ -124,12 +124,13 @@ class OpenAIRelay(Relay):
         super().__init__()
         self._upstream, self._url, self._session = upstream, url, session
         self._raw = raw
+        self._calls: dict[int, dict[str, Any]] = {}  # by the server's index: the last one begun
         self.model = upstream.model.removeprefix("openai/")
         self.supports_prefix = upstream.can_continue
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
-        self.tool_calls, self.logprobs = [], []
+        self.tool_calls, self.logprobs, self._calls = [], [], {}
         response: aiohttp.ClientResponse | None = None
         ended = False
         try:
@@ -166,8 +167,7 @@ class OpenAIRelay(Relay):
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         body = {
-            **self._upstream.options,
-            **request.options,
+            **options_for(self._upstream.completion, {**self._upstream.options, **request.options}),
             "model": self.model,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -198,12 +198,9 @@ class OpenAIRelay(Relay):
                 text = text_of(text)
             for fragment in said.get("tool_calls") or ():
                 self._add_call(fragment)
-            for entry in (choice.get("logprobs") or {}).get("content") or ():
-                token, logprob = entry["token"], float(entry["logprob"])
+            for token, logprob in _logprobs(choice.get("logprobs") or {}):
                 at += len(token)
-                # Nothing else of it: what it says beside the token was not judged.
-                kept = {"token": token, "logprob": logprob, "bytes": None, "top_logprobs": []}
-                self.logprobs.append((at, kept))
+                self.logprobs.append(TokenLogprob(at, token, float(logprob)))
             if len(self.logprobs) > MAX_LOGPROBS:
                 message = f"{self.model} sent log probabilities that are of no text"
                 raise StreamBrokenError(message)
@@ -225,13 +222,19 @@ class OpenAIRelay(Relay):
         if type(at) is not int or not 0 <= at < MAX_CALLS:
             message = f"{self.model} sent a tool call with index {at!r}"
             raise StreamBrokenError(message)
-        calls = self.tool_calls
-        while len(calls) <= at:
+        function, given = fragment.get("function") or {}, fragment.get("id")
+        given = given if isinstance(given, str) and _CALL_ID.fullmatch(given) else None
+        call = self._calls.get(at)
+        # Some servers give index 0 to every call; a name with an id of its own begins another one.
+        if call is None or (given and function.get("name") and given != call["id"]):
+            if len(self.tool_calls) == MAX_CALLS:
+                message = f"{self.model} sent more than {MAX_CALLS} tool calls"
+                raise StreamBrokenError(message)
             called = {"name": "", "arguments": ""}
-            calls.append({"id": f"call_{len(calls)}", "type": "function", "function": called})
-        call, function = calls[at], fragment.get("function") or {}
-        if isinstance(given := fragment.get("id"), str) and _CALL_ID.fullmatch(given):
-            call["id"] = given
+            call = {"id": f"call_{len(self.tool_calls)}", "type": "function", "function": called}
+            self._calls[at] = call
+            self.tool_calls.append(call)
+            call["id"] = given or call["id"]
         call["function"]["name"] += function.get("name") or ""
         call["function"]["arguments"] += function.get("arguments") or ""
         if len(call["function"]["arguments"]) + len(call["function"]["name"]) > MAX_ARGUMENTS:
@@ -269,6 +272,31 @@ class OpenAIRelay(Relay):
         return without_secrets(str(said), {"api_key": self._upstream.api_key or ""})[:SHOWN]
 
 
+def options_for(completion: Literal["chat", "text"], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A client's options under the names that an endpoint's kind of completion has for them.
+
+    Example:
+        >>> options_for("text", {"logprobs": True, "top_logprobs": 2, "max_completion_tokens": 9})
+        {'logprobs': 1, 'max_tokens': 9}
+        >>> options_for("chat", {"logprobs": 5})
+        {'logprobs': True}
+    """
+    options = dict(given)
+    wanted = options.get("logprobs")
+    if completion == "chat":
+        if type(wanted) is int:
+            options["logprobs"] = True
+        return options
+    options.pop("top_logprobs", None)
+    if wanted is True:
+        options["logprobs"] = 1
+    elif wanted is False:
+        del options["logprobs"]
+    if "max_completion_tokens" in options:
+        options["max_tokens"] = options.pop("max_completion_tokens")
+    return options
+
+
 def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> list[dict[str, Any]]:
     """The client's messages as they came, with what a repair has changed in their text.
 
@@ -290,6 +318,14 @@ def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> lis
                 given["content"] = [{"type": "text", "text": message.content}, *others]
         made.append(given)
     return made
+
+
+def _logprobs(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Tokens with their log probabilities, of a chat or of a text completion."""
+    if said.get("tokens"):
+        yield from zip(said["tokens"], said["token_logprobs"], strict=True)
+    for entry in said.get("content") or ():
+        yield entry["token"], entry["logprob"]
 
 
 def _usage(reported: Any) -> Usage | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from streamval.errors import UsageError
 from streamval.serve.frames import frame
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
     from streamval.types.results import Usage
 
 Kind = Literal["chat", "text"]
+
+
+class TokenLogprob(NamedTuple):
+    """A token's log probability: nothing else of its entry, which was not judged.
+
+    Attributes:
+        end: Where the token ends in the attempt's text.
+        token: Its text.
+        logprob: Its natural logarithm.
+    """
+
+    end: int
+    token: str
+    logprob: float
+
 
 REFUSAL = "The rest of this answer was withheld: it did not meet the rules of this service."
 """Says nothing of what was withheld, nor of the rules: both may be what must not be said."""
@@ -187,13 +202,13 @@ class Answer:
 
     # Streamed
 
-    def text(self, text: str, logprobs: Sequence[Any] = ()) -> bytes:
+    def text(self, text: str, logprobs: Sequence[TokenLogprob] = ()) -> bytes:
         """A frame of text that may be read."""
+        choice: dict[str, Any] = {"logprobs": self._logprobs(logprobs)}
         if self._asked.kind == "text":
-            return self._frame({"text": text})
-        choice: dict[str, Any] = {"delta": self._opening() | {"content": text}}
-        if logprobs:
-            choice["logprobs"] = {"content": list(logprobs), "refusal": None}
+            choice["text"] = text
+        else:
+            choice["delta"] = self._opening() | {"content": text}
         return self._frame(choice)
 
     def tool_calls(self, calls: Sequence[Mapping[str, Any]]) -> bytes:
@@ -234,10 +249,11 @@ class Answer:
         *,
         refusal: str | None = None,
         calls: Sequence[Mapping[str, Any]] = (),
-        logprobs: Sequence[Any] = (),
+        logprobs: Sequence[TokenLogprob] = (),
     ) -> dict[str, Any]:
         """The whole answer."""
-        choice: dict[str, Any] = {"index": 0, "finish_reason": reason, "logprobs": None}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": reason}
+        choice["logprobs"] = self._logprobs(logprobs)
         if self._asked.kind == "text":
             choice["text"] = text
             kind = "text_completion"
@@ -247,10 +263,25 @@ class Answer:
                 message["tool_calls"] = list(calls)
                 message["content"] = text or None
             choice["message"] = message
-            if logprobs:
-                choice["logprobs"] = {"content": list(logprobs), "refusal": None}
             kind = "chat.completion"
         return {**self._head, "object": kind, "choices": [choice], "usage": _usage(usage)}
+
+    def _logprobs(self, known: Sequence[TokenLogprob]) -> dict[str, Any] | None:
+        """What each kind of completion says of its tokens. Other tokens that the model weighed are not judged."""
+        if not known:
+            return None
+        if self._asked.kind == "text":
+            return {
+                "tokens": [one.token for one in known],
+                "token_logprobs": [one.logprob for one in known],
+                "top_logprobs": None,
+                "text_offset": [one.end - len(one.token) for one in known],
+            }
+        content: list[dict[str, Any]] = [
+            {"token": one.token, "logprob": one.logprob, "bytes": None, "top_logprobs": []}
+            for one in known
+        ]
+        return {"content": content, "refusal": None}
 
 
 def error_object(

@@ -3,13 +3,15 @@
 import asyncio
 import json
 import logging
+import socket
+from itertools import cycle
 
 import httpx
 import openai
 import pytest
 
 from tests.support.gateway import ASK, chat, client_of, gateway
-from tests.support.upstream import upstream, words
+from tests.support.upstream import frame, upstream, words
 
 BAD = "One is fine. Two is forbidden here. Three is fine."
 
@@ -186,3 +188,64 @@ async def test_one_line_a_request_without_text_or_key(caplog):
     assert lines[0]["tokens_out"] == 2
     for secret in ("Secret", "Say it", "key-of", "sk-of"):
         assert secret not in caplog.text
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_upstream_that_says_nothing_for_ever_is_ended_by_the_limit_of_a_run(stream):
+    nothing = cycle([frame({"content": ""}), 0.01])
+    async with (
+        upstream(lambda *_: nothing) as behind,
+        gateway(behind.url, server=", run_seconds: 0.3") as serving,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        answer = await client.post(
+            f"{serving.url}/v1/chat/completions",
+            json={"model": "plain", "messages": ASK, "stream": stream},
+        )
+        await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+    assert answer.status_code == 504
+    assert answer.json()["error"]["message"] == "the answer takes too long"
+
+
+async def test_a_run_that_takes_too_long_in_the_midst_of_its_text_ends_with_an_error_frame():
+    script = [*words("One is fine. Two is too"), *[frame({"content": ""}), 0.01] * 3000]
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url, server=", run_seconds: 3") as serving,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        answer = await client.post(
+            f"{serving.url}/v1/chat/completions",
+            json={"model": "plain", "messages": ASK, "stream": True},
+        )
+    assert "One is fine." in answer.text
+    assert "Two" not in answer.text
+    assert "takes too long" in answer.text.strip().split("\n\n")[-1]
+    assert "[DONE]" not in answer.text
+
+
+LINUX = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has it")
+
+
+@pytest.mark.parametrize(
+    "setting", ["run_seconds: 0.5", pytest.param("ping_seconds: 1", marks=LINUX)]
+)
+async def test_a_client_that_reads_nothing_keeps_neither_its_place_nor_its_upstream(setting):
+    endless = cycle(["One is fine, and goes on until all that lies between is full. " * 100])
+    async with (
+        upstream(lambda *_: endless) as behind,
+        gateway(behind.url, server=f", {setting}") as serving,
+    ):
+        host, port = serving.url.removeprefix("http://").split(":")
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect((host, int(port)))
+            body = json.dumps({"model": "plain", "messages": ASK, "stream": True}).encode()
+            head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            while not behind.requests:
+                await asyncio.sleep(0.01)
+            await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
+            while serving.places.running:
+                await asyncio.sleep(0.01)

@@ -79,6 +79,26 @@ async def test_a_valid_call_comes_whole_in_one_frame():
         )
 
 
+async def test_calls_that_all_have_index_0_are_told_apart_by_their_names_and_ids():
+    def fragment(call_id, arguments, **function):
+        piece = {"index": 0, "id": call_id, "function": {"arguments": arguments, **function}}
+        return frame({"tool_calls": [piece]})
+
+    script = [
+        fragment("a", '{"city":', name="weather"),
+        fragment("a", ' "Rome"}'),
+        fragment("b", '{"city": "Oslo"', name="weather"),
+        fragment("of each piece", "}"),
+        frame({}, "tool_calls"),
+    ]
+    whole, (calls, _, _), _ = await answered("careful", script)
+    assert [(one.id, one.function.arguments) for one in whole.message.tool_calls] == [
+        ("a", '{"city": "Rome"}'),
+        ("b", '{"city": "Oslo"}'),
+    ]
+    assert [(one.index, one.id) for one in calls] == [(0, "a"), (1, "b")]
+
+
 @pytest.mark.parametrize(
     "script",
     [

@@ -12,7 +12,7 @@ from streamval.serve.endpoints import endpoint_of
 from streamval.serve.upstream import MAX_CALLS, Upstream, merged
 from streamval.serve.wire import asked
 from streamval.types.context import Message
-from tests.support.gateway import ASK, gateway
+from tests.support.gateway import ASK, FILE, gateway
 from tests.support.upstream import frame, upstream, words
 
 
@@ -80,6 +80,49 @@ async def test_log_probabilities_go_with_the_text_that_they_are_of():
             (" Two is too.", [" Two", " is", " too."]),
         ]
     assert behind.requests[0].body["logprobs"] is True
+
+
+async def test_text_completions_have_log_probabilities_of_their_own_shape():
+    tokens = ["One", " is", " fine.", " Two", " is", " too."]
+
+    def legacy(token):
+        said = {"tokens": [token], "token_logprobs": [-0.5], "top_logprobs": [{"x": -1}]}
+        return {"choices": [{"index": 0, "text": token, "logprobs": said, "finish_reason": None}]}
+
+    script = [*map(legacy, tokens), {"choices": [{"text": "", "finish_reason": "stop"}]}]
+    file = FILE.replace("openai/m,", "openai/m, completion: text,", 1)
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url, file=file) as serving,
+        openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client,
+    ):
+        stream = await client.completions.create(
+            model="plain", prompt="Count:", stream=True, logprobs=3
+        )
+        got = [choice.logprobs async for chunk in stream for choice in chunk.choices if choice.text]
+        whole = await client.completions.create(model="plain", prompt="Count:", logprobs=3)
+        chat = await client.chat.completions.create(
+            model="plain", messages=ASK, logprobs=True, max_completion_tokens=20
+        )
+    assert [one.tokens for one in got] == [tokens[:3], tokens[3:]]
+    assert got[1].text_offset == [12, 16, 19]
+    assert whole.choices[0].logprobs.tokens == tokens
+    assert whole.choices[0].logprobs.token_logprobs == [-0.5] * 6
+    assert whole.choices[0].logprobs.text_offset == [0, 3, 6, 12, 16, 19]
+    assert [entry.token for entry in chat.choices[0].logprobs.content] == tokens
+    assert [request.body["logprobs"] for request in behind.requests] == [3, 3, 1]
+    assert behind.requests[-1].body["max_tokens"] == 20
+
+
+async def test_a_text_completion_has_no_tools():
+    file = FILE.replace("openai/m,", "openai/m, completion: text,", 1)
+    async with (
+        gateway("http://127.0.0.1:9/v1", file=file) as serving,
+        openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client,
+    ):
+        tool = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+        with pytest.raises(openai.BadRequestError, match="which have no tools"):
+            await client.chat.completions.create(model="plain", messages=ASK, tools=[tool])
 
 
 @pytest.mark.parametrize(
