@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console as RichConsole
 
 import streamval as sv
-from streamval.cli import DEMO_PROMPT, DEMO_TOKENS, demo_pipeline
+from streamval.commands.demo import DEMO_PROMPT, DEMO_TOKENS, demo_pipeline
 
 
 async def main() -> None:

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 import streamval as sv
-from streamval.cli import DEMO_TOKENS, demo_pipeline
+from streamval.commands.demo import DEMO_TOKENS, demo_pipeline
 
 PROMPT = "Facts about the sea:\n\nThe sea is"
 

@@ -1,37 +1,20 @@
 """Tests of `streamval.batch.command`, as a person uses it."""
 
 import asyncio
-import json
 import os
 import pty
 import select
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 from streamval.batch.command import said_of
 from streamval.batch.events import BatchProgress
+from tests.support.batch_command import JOB, STREAMVAL, made, results, rows, run
 from tests.support.gateway import FILE
 from tests.support.upstream import upstream, words
-
-STREAMVAL = [sys.executable, "-m", "streamval.cli", "batch"]
-MADE = """
-import asyncio
-import streamval as sv
-
-class Slow(sv.Backend):
-    model = "slow"
-
-    async def stream(self, request):
-        said = request.messages[-1].content
-        await asyncio.sleep(60 if "hang" in said else {pause})
-        yield f"{{said}} is {{'bad' if 'fail' in said else 'fine'}}."
-
-pipeline = sv.Pipeline(Slow(), requirements=[sv.forbidden_words(["bad"])])
-"""
 
 
 @pytest.fixture
@@ -39,28 +22,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made(tmp_path)
     return tmp_path
-
-
-def made(folder, pause=0.0):
-    (folder / "made.py").write_text(MADE.format(pause=pause))
-
-
-def rows(folder, *prompts):
-    lines = (json.dumps({"id": f"r{n}", "prompt": prompt}) for n, prompt in enumerate(prompts))
-    (folder / "rows.jsonl").write_text("\n".join(lines))
-
-
-def run(*arguments, **options):
-    return subprocess.run(
-        [*STREAMVAL, *map(str, arguments)], capture_output=True, text=True, timeout=90, **options
-    )
-
-
-JOB = ("rows.jsonl", "out.jsonl", "--pipeline", "made:pipeline")
-
-
-def results(folder):
-    return [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
 
 
 def test_a_job_from_its_rows_to_its_results(folder):
@@ -83,30 +44,6 @@ def test_standard_input(folder):
     done = run("-", *JOB[1:], input='{"prompt": "one"}\n{"prompt": "two"}')
     assert done.returncode == 0, done.stderr
     assert [one["id"] for one in results(folder)] == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "give the rows, the file for the results, and --pipeline"),
-        (JOB, "rows.jsonl cannot be read: No such file"),
-        ((*JOB[:3], "made:nothing"), "there is no 'nothing' in made"),
-        ((*JOB[:3], "other:x"), "other cannot be imported: ModuleNotFoundError"),
-        ((*JOB[:3], "gateway.yaml"), "--model says which model of gateway.yaml answers"),
-        ((JOB[0], "no/out.jsonl", *JOB[2:]), "there is no folder no: name a file for the results"),
-        (("made.py", *JOB[1:]), "made.py, line 2 is no JSON"),
-        (("--status", "out.jsonl"), "there is no job of out.jsonl"),
-        ((*JOB, "--ray", "local"), "--ray needs an extra: pip install 'streamval-llm[ray]'"),
-    ],
-)
-def test_wrong_use_is_said_in_a_line(folder, arguments, says):
-    if "--ray" in arguments:
-        rows(folder, "one")
-    done = run(*arguments)
-    said = " ".join(done.stderr.split())
-    assert says in said
-    assert done.returncode == 2
-    assert "Traceback" not in said
 
 
 def started(folder, *more, **options):

@@ -1,0 +1,67 @@
+"""``streamval demo``: the embedded model breaks a rule, and is repaired."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from streamval.commands.display import shown
+from streamval.commands.exits import INVALID, VALID, explained
+from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.repair import Repair
+from streamval.requirements import NoRepetition, finished, forbidden_words, sentence_limit
+
+if TYPE_CHECKING:
+    from streamval.backends import LocalBackend
+    from streamval.types.results import StreamResult
+
+DEMO_PROMPT = "Facts about water:\n\nWater is"
+DEMO_TOKENS = 120
+
+
+def demo() -> None:
+    """Watch the embedded model break a rule, be cancelled, and go on from the last good sentence.
+
+    Takes no key and no network: a real model of 270 million parameters runs on this machine. The
+    failure is its own, as small models repeat themselves.
+    """
+    from streamval.backends import LocalBackend  # an optional extra
+
+    with explained():
+        pipeline = demo_pipeline(LocalBackend(max_tokens=DEMO_TOKENS, stop=["\n"]))
+        result = asyncio.run(shown(pipeline, DEMO_PROMPT, None, DEMO_PROMPT))
+    _print_savings(result)
+    raise typer.Exit(VALID if result.success else INVALID)
+
+
+def demo_pipeline(backend: LocalBackend) -> Pipeline:
+    """What ``streamval demo`` runs. The text ends where the model ends its paragraph."""
+    return Pipeline(
+        backend,
+        requirements=[
+            NoRepetition(),
+            sentence_limit(at_most=12),
+            forbidden_words(["as an AI", "basically"]),
+            finished(),
+        ],
+        retry=Repair(loop_budget=4),
+        emit_tokens=True,
+        emit_verdicts=True,
+    )
+
+
+def _print_savings(result: StreamResult) -> None:
+    """Print how many tokens cancelling and continuing have saved."""
+    out = Console(stderr=not sys.stdout.isatty())
+    for number, attempt in enumerate(result.attempts, 1):
+        if attempt.failures:
+            spent = attempt.usage.completion_tokens
+            out.print(
+                f"  [dim]attempt {number}: cancelled after {spent} of at most {DEMO_TOKENS} tokens, "
+                f"{attempt.usage.reused_tokens} of them kept[/dim]",
+                highlight=False,
+            )

@@ -1,0 +1,113 @@
+"""What a command shows a run with: the console, a pipe's text, the page of ``--watch``, a recording."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import webbrowser
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console as RichConsole
+
+from streamval.backends import read_events
+from streamval.errors import UsageError
+from streamval.sinks import JSONL, Console, Piped
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from streamval.pipeline.pipeline import Pipeline
+    from streamval.pipeline.subscribers import Sink
+    from streamval.types.results import StreamResult
+
+WATCH_HELP = "Show the run on a page in the browser as well, on this machine only, until Ctrl-C."
+
+
+async def shown(
+    pipeline: Pipeline,
+    prompt: Any,
+    record: Path | None,
+    continued: str | None,
+    *,
+    whole: bool = False,
+    watch: bool = False,
+) -> StreamResult:
+    """Drive a run, and show it while it happens.
+
+    Args:
+        pipeline: What runs.
+        prompt: What is asked.
+        record: Where its events are written.
+        continued: The prompt, where the text goes on from it.
+        whole: Whether a pipe gets the text at the end only.
+        watch: Whether a page shows it as well.
+    """
+    async with page(wanted=watch) as pages:
+        run = pipeline.start(prompt)
+        for show in [*displays(terminal(continued), run.cancel, whole=whole), *pages]:
+            run.subscribe(show)
+        if record is not None:
+            run.subscribe(JSONL(emptied(record)))
+        return await run
+
+
+def emptied(record: Path) -> Path:
+    """The file of a recording, without an older one in it. Nothing else is overwritten."""
+    if record.is_file() and record.stat().st_size:
+        try:
+            next(iter(read_events(record)), None)
+        except UsageError:
+            message = f"{record} is there, and is no recording; name another file"
+            raise UsageError(message) from None
+        record.write_bytes(b"")
+    return record
+
+
+def terminal(continued: str | None = None) -> Console:
+    """The console, on standard error where standard output is a pipe, which gets the text alone."""
+    if sys.stdout.isatty():
+        return Console(prompt=continued)
+    return Console(RichConsole(stderr=True), prompt=continued)
+
+
+def displays(
+    console: Console, leave: Callable[[], object] = lambda: None, *, whole: bool = False
+) -> list[Sink]:
+    """The console, and what writes the text to a pipe where standard output is one.
+
+    Args:
+        console: Shows the run.
+        leave: Called when the pipe's reader has gone.
+        whole: Whether the pipe gets the text at the end only.
+    """
+    return [console] if sys.stdout.isatty() else [Piped(leave, whole=whole), console]
+
+
+@asynccontextmanager
+async def page(*, wanted: bool) -> AsyncIterator[list[Sink]]:
+    """The page of ``--watch``, if it is wanted. It stays after the run, until Ctrl-C."""
+    if not wanted:
+        yield []
+        return
+    from streamval.view.watch import Watch  # an optional extra
+
+    async with Watch() as page:
+        typer.echo(f"watch it at {page.url}", err=True)
+        if sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+            webbrowser.open(page.url)
+        try:
+            yield [page]
+        except Exception:
+            await _until_interrupted()
+            raise
+        await _until_interrupted()
+
+
+async def _until_interrupted() -> None:
+    typer.echo("the run is over; the page stays until Ctrl-C", err=True)
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()

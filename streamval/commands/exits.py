@@ -1,0 +1,42 @@
+"""How a command ends: our errors in one line, and an exit status."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streamval.errors import AuthenticationError, StreamvalError, UnknownModelError, UsageError
+from streamval.types.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VALID, INVALID, WRONG_USE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
+
+errors = Console(stderr=True)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turns our errors into one line and an exit status."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except StreamvalError as error:
+        _say(str(error))
+        wrong_use = isinstance(error, (UsageError, AuthenticationError, UnknownModelError))
+        raise typer.Exit(WRONG_USE if wrong_use else BROKEN) from None
+
+
+def _say(problem: str) -> None:
+    # What a server or a file said is in it: shown as it is, never read as markup.
+    said = Table.grid(padding=0)
+    said.add_row(Text("streamval: ", "bold red"), Text(visible(problem), overflow="fold"))
+    errors.print(said)

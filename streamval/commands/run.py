@@ -1,0 +1,141 @@
+"""``streamval run``: generate, judge and repair."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streamval.backends import default_backend
+from streamval.commands.display import WATCH_HELP, shown
+from streamval.commands.exits import INVALID, VALID, explained
+from streamval.errors import UsageError
+from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.repair import Repair
+from streamval.requirements import NoRepetition, Requirement
+from streamval.requirements.named import requirement_written
+from streamval.structured.imported import type_in
+
+if TYPE_CHECKING:
+    from streamval.backends import Backend
+
+
+def run(
+    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    *,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A LiteLLM model name, such as openai/gpt-4o-mini; by default "
+            "$STREAMVAL_MODEL, else the embedded model, which continues text.",
+        ),
+    ] = None,
+    api_base: Annotated[
+        str | None,
+        typer.Option("--api-base", help="Where the model is, such as http://localhost:8000/v1."),
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("--system", help="What to tell the model before the prompt.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="Tokens of the answer at most.")
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--require",
+            "-r",
+            help="What the answer must meet: put into the prompt, and judged by the model at the end. "
+            "Repeatable.",
+        ),
+    ] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option("--check", "-c", help="The same, but not put into the prompt. Repeatable."),
+    ] = None,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            help="A ready requirement: NAME, or NAME=JSON with its arguments; `streamval rules` "
+            "lists them. Repeatable.",
+        ),
+    ] = None,
+    output_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="FILE.py:Model: the answer must be JSON for that pydantic model."
+        ),
+    ] = None,
+    chunk: Annotated[
+        str, typer.Option("--chunk", help="sentence, word, line, paragraph or markdown.")
+    ] = "sentence",
+    retry: Annotated[int, typer.Option("--retry", min=0, help="Further attempts.")] = 1,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            help="Write every event to this file, as JSONL, over an older recording.",
+        ),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help=WATCH_HELP)] = False,
+) -> None:
+    """Generate, judge and repair, and show it while it happens.
+
+    Without --format, it never says the same sentence twice, whatever else you require. In a pipe, the
+    text goes to standard output as it is delivered (JSON as a whole), and the rest to standard error;
+    what a restart takes back stays in the pipe, the new text on a line of its own.
+
+    [dim]$[/dim] streamval run "Facts about the sea:\\n\\nThe sea is" --rule 'word_limit={"at_most": 80}'
+    [dim]$[/dim] streamval run "Explain tides." -m openai/gpt-4o-mini -r "Mention the moon." --retry 2
+    """
+    with explained():
+        requirements = [
+            *([] if output_format else [NoRepetition()]),
+            *(requirement_written(written) for written in rule or []),
+            *(Requirement(text) for text in require or []),
+            *(Requirement(text, check_only=True) for text in check or []),
+        ]
+        wanted_type = type_in(output_format) if output_format else None
+        backend = _backend(model, api_base)  # slow, so the arguments that may be wrong go first
+        pipeline = Pipeline(
+            backend,
+            requirements=requirements,
+            chunking=chunk,
+            retry=Repair(loop_budget=retry + 1) if retry else None,
+            emit_tokens=True,
+            emit_verdicts=watch or record is not None,
+            format=wanted_type,
+            options={"max_tokens": max_tokens} if max_tokens else None,
+        )
+        asked = (sys.stdin.read() if prompt == "-" else prompt).replace("\\n", "\n")
+        if require:
+            wanted = "".join(f"- {text}\n" for text in require)
+            asked = f"The answer has to meet these requirements:\n{wanted}\n{asked}"
+        messages = [{"role": "user", "content": asked}]
+        if system is not None:
+            messages.insert(0, {"role": "system", "content": system})
+        # A base model goes on from the prompt: without it, its text begins in mid-sentence.
+        begins = asked if backend.supports_prefix and system is None else None
+        show = shown(pipeline, messages, record, begins, whole=bool(output_format), watch=watch)
+        result = asyncio.run(show)
+    raise typer.Exit(VALID if result.success else INVALID)
+
+
+def _backend(model: str | None, api_base: str | None) -> Backend:
+    if api_base is None:
+        return default_backend(model)
+    if model is None:
+        message = "--api-base needs --model, the name under which that server knows the model"
+        raise UsageError(message)
+    from streamval.backends.litellm import LiteLLMBackend, import_litellm  # slow to import
+    from streamval.backends.openai import OpenAIBackend
+
+    if model.partition("/")[0] in {str(p.value) for p in import_litellm().provider_list}:
+        return LiteLLMBackend(model, api_base=api_base)
+    return OpenAIBackend(model, base_url=api_base)

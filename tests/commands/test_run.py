@@ -1,0 +1,67 @@
+"""Tests of `streamval.commands.run`."""
+
+from streamval.backends import read_events
+from tests.support.command_line import streamval
+
+
+def test_a_valid_answer_goes_to_standard_output_and_is_recorded(serving, tmp_path):
+    path = tmp_path / "run.jsonl"
+    done = streamval("run", "Say it.", "-m", "openai/fine", "--record", str(path), **serving)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "One is here. Two is here! Three is here. Four is here."
+    assert "valid after 1 attempt" in done.stderr
+    events = list(read_events(path))
+    assert (events[0].type, events[-1].type) == ("started", "completed")
+    assert any(event.type == "token" for event in events)
+
+    strict = ("--check", "It is in French.", "--retry", "1")
+    done = streamval("run", "Say it.", "-m", "openai/fine", *strict, **serving)
+    assert done.returncode == 1  # this model answers everything with the same words: never yes
+    assert "It is in French." in done.stderr
+
+
+def test_rules_system_and_max_tokens_reach_their_place(serving):
+    done = streamval(
+        *("run", "Say it.", "-m", "openai/fine", "--system", "Be brief.", "--max-tokens", "99"),
+        *("--rule", 'word_limit={"at_most": 5}', "--retry", "0"),
+        **serving,
+    )
+    assert done.returncode == 1
+    assert done.stdout.strip() == "One is here."
+    assert "where 5 are allowed" in done.stderr
+    body = serving.server.requests[-1].body
+    assert [turn["content"] for turn in body["messages"]] == ["Be brief.", "Say it."]
+    assert body["max_tokens"] == 99
+
+
+def test_an_address_needs_no_provider(serving):
+    address = serving.pop("OPENAI_API_BASE")
+    done = streamval("run", "Say it.", "-m", "fine", "--api-base", address, **serving)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("One is here.")
+
+
+def test_a_format_from_a_file(serving, tmp_path):
+    file = tmp_path / "city.py"
+    file.write_text("from pydantic import BaseModel\nclass City(BaseModel):\n    name: str\n")
+    arguments = ("run", "x", "-m", "openai/fine", "--retry", "0", "--format")
+    done = streamval(*arguments, f"{file}:City", **serving)
+    assert done.returncode == 1
+    assert "City" in done.stderr
+    file.write_text("1 / 0")
+    done = streamval(*arguments, f"{file}:City", **serving)
+    assert done.returncode == 2
+    assert "cannot be imported: ZeroDivisionError" in " ".join(done.stderr.split())
+
+
+def test_one_message_for_a_missing_key():
+    for model, variable in (
+        ("openai/gpt-4o-mini", "OPENAI_API_KEY"),
+        ("anthropic/claude-3-5-haiku-latest", "ANTHROPIC_API_KEY"),
+        ("text-completion-openai/gpt-3.5-turbo-instruct", "OPENAI_API_KEY"),
+    ):
+        done = streamval("run", "x", "-m", model, **{variable: ""})
+        assert done.returncode == 2
+        assert f"there is no key for {model}: set {variable}, or pass api_key=" in " ".join(
+            done.stderr.replace("streamval:", "").split()
+        )
