@@ -58,9 +58,9 @@ async def batch(
     other columns have, the result keeps the old ones).
 
     Args:
-        rows: A file of JSON lines or Parquet (``.parquet``), ``"-"`` for standard input, or mappings. A row
-            has a `prompt` or `messages`, perhaps an `id` (else its number, from 1), and columns that are carried
-            through. They are never all in memory.
+        rows: A file of JSON lines (compressed where it ends with ``.gz``) or Parquet (``.parquet``), ``"-"`` for
+            standard input, or mappings. A row has a `prompt` or `messages`, perhaps an `id` (else its number, from
+            1), and columns that are carried through. They are never all in memory.
         out: Where the results go: JSON lines, or Parquet where it ends so.
         pipeline: Who answers, and who judges.
         task_limit: How many rows are under way at once.

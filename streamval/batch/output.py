@@ -33,6 +33,9 @@ def check_output(out: Path, rows: Source) -> None:
     if not out.parent.is_dir():
         message = f"there is no folder {out.parent}: name a file for the results"
         raise UsageError(message)
+    if out.suffix == ".gz":
+        message = f"results are not compressed: name a file without .gz, such as {out.stem}"
+        raise UsageError(message)
     if str(out) == "-" or (out.exists() and not out.is_file()):
         kind = "a folder" if out.is_dir() else "no file"
         message = f"{out} is {kind}: name a file for the results"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import sys
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +109,8 @@ def read(source: Source) -> Iterator[list[Row]]:
     """Read rows, several at a time, as many as have come. Blocks while it waits for more.
 
     Args:
-        source: See `Source`. ``.parquet`` is read by pyarrow; anything else is JSON, a line a row.
+        source: See `Source`. ``.parquet`` is read by pyarrow; anything else is JSON, a line a row, ``.gz`` of it
+            compressed.
 
     Yields:
         Rows in order, none of them twice. Not all are in memory.
@@ -154,8 +157,11 @@ def _numbered(rows: Iterable[Any]) -> Iterator[list[tuple[str, Any]]]:
 
 def _file(path: Path) -> Iterator[Iterator[tuple[str, Any]]]:
     try:
-        with path.open("rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             yield from _lines(file, str(path))
+    except (EOFError, zlib.error) as error:
+        message = f"{path} is cut or damaged: {error}"
+        raise UsageError(message) from None
     except OSError as error:
         raise _unreadable(path, error) from None
 
@@ -173,7 +179,7 @@ def _lines(file: Any, name: str) -> Iterator[Iterator[tuple[str, Any]]]:
                 try:
                     yield place, from_json(line)
                 except ValueError as error:
-                    message = f"{place} is no JSON: {error}"
+                    message = f"{place} is no JSON: {error}; rows are JSON lines, or Parquet"
                     raise UsageError(message) from None
 
     read_some = getattr(file, "read1", file.read)

@@ -16,7 +16,7 @@ def batch(
     rows: Annotated[
         Path | None,
         typer.Argument(
-            help="JSON lines or Parquet: a `prompt` or `messages` a row; - for standard input."
+            help="JSON lines (also .gz) or Parquet: a `prompt` or `messages` a row; - for standard input."
         ),
     ] = None,
     out: Annotated[

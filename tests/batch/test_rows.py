@@ -1,5 +1,6 @@
 """Tests of `streamval.batch.rows`."""
 
+import gzip
 import io
 import json
 import os
@@ -59,6 +60,21 @@ def test_what_is_no_row_is_named_at_its_line(tmp_path, line, says):
     path.write_bytes(b'{"prompt": "Hi"}\n' + line + b"\n")
     with pytest.raises(UsageError, match=says):
         all_of(path)
+
+
+def test_rows_that_are_compressed(tmp_path):
+    path = tmp_path / "rows.jsonl.gz"
+    packed = gzip.compress(b'{"prompt": "one"}\n{"prompt": "two"}\n' * 2000)
+    path.write_bytes(packed)
+    assert sum(len(rows) for rows in read(path)) == 4000
+    for damaged, says in (
+        (packed[: len(packed) // 2], "is cut or damaged"),
+        (packed[:20] + b"\xff" * 40, "is cut or damaged|cannot be read"),
+        (b'{"prompt": "one"}', "cannot be read: Not a gzipped file"),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(UsageError, match=says):
+            list(read(path))
 
 
 def test_a_line_without_an_end_is_not_read_into_memory(tmp_path, monkeypatch):
