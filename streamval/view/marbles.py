@@ -202,7 +202,7 @@ class _Drawing:
                 f'<rect class="{style}" x="{n * 100}" y="16" width="14" height="10"/>'
                 f'<text class="soft" x="{18 + n * 100}" y="25">{said}</text>'
             )
-        return f'<svg x="{LEFT}%" y="{self.y + 30}" overflow="visible">{"".join(parts)}</svg>'
+        return f'<svg class="side" x="{LEFT}%" y="{self.y + 30}" overflow="visible">{"".join(parts)}</svg>'
 
     # Parts of an attempt
 
@@ -220,7 +220,7 @@ class _Drawing:
         """A line of text."""
         self.y += TEXT
         self._add(
-            f'<text class="{style}" x="{LEFT}%" y="{self.y}">{escaped(said, 2 * NARROW)}</text>'
+            f'<text class="{style} side" x="{LEFT}%" y="{self.y}">{escaped(said, 2 * NARROW)}</text>'
         )
 
     def _failures(self, times: AttemptTimes) -> str:
@@ -315,7 +315,7 @@ class _Drawing:
     def _label(self, times: AttemptTimes, name: str, end: float) -> None:
         y = self.y + LINE
         self._add(
-            f'<text class="soft" x="{LEFT}%" y="{self.y + 10}">{escaped(name, NARROW)}</text><line '
+            f'<text class="soft side" x="{LEFT}%" y="{self.y + 10}">{escaped(name, NARROW)}</text><line '
             f'class="row" x1="{self._x(times.began)}" x2="{self._x(end)}" y1="{y}" y2="{y}"/>'
         )
 

@@ -42,7 +42,7 @@ async def test_what_a_reader_must_see():
     said = "\n".join(texts(root))
     for what in ("calm: about Bad!", " after ✕", "1 released, 1 kept from before", "chunks"):
         assert what in said
-    assert len(re.findall(r'<text class="head"[^>]*>attempt \d', svg)) == 2
+    assert len(re.findall(r'<text class="head side"[^>]*>attempt \d', svg)) == 2
     fails = [use for use in root.iter(f"{SVG}use") if use.get("href") == "#sv-fail"]
     assert len(fails) == 2  # the verdict, and the legend
     assert fails[0].find(f"{SVG}title").text.startswith("calm: fail on chunk 1")

@@ -52,8 +52,19 @@ async def test_hovering_the_arrow_keys_and_the_zoom(browser, tmp_path):
     before = await page.evaluate(width)
     await page.get_by_role("button", name="zoom in").click()
     assert await page.evaluate(width) > 1.9 * before
+    name = page.locator("text.side", has_text="released").first
+    at_left = (await name.bounding_box())["x"]
+    for _ in range(3):
+        await page.get_by_role("button", name="zoom in").click()
+    await page.evaluate("document.querySelector('.plot').scrollLeft += 700")
+    await page.wait_for_function(
+        "left => Math.abs([...document.querySelectorAll('text.side')]"
+        ".find(text => text.textContent.includes('released')).getBoundingClientRect().x - left) < 2",
+        arg=at_left,
+    )
     await page.get_by_role("button", name="all of it").click()
     assert await page.evaluate(width) == before
+    assert (await name.bounding_box())["x"] == at_left
     assert complaints == []
 
 

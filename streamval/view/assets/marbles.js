@@ -29,12 +29,24 @@ plot.addEventListener("keydown", (event) => {
   drawing.querySelector(".chosen")?.scrollIntoView({ block: "nearest", inline: "center" });
 });
 
+// The names of the rows stay in sight, wherever the drawing is scrolled to.
 let zoom = 1;
+const names = [...drawing.querySelectorAll(".side")];
+const atLeft = names.map((name) => name.getAttribute("x"));
+function follow() {
+  names.forEach((name, n) => {
+    const margin = (parseFloat(atLeft[n]) / 100) * plot.clientWidth;
+    name.setAttribute("x", zoom === 1 ? atLeft[n] : plot.scrollLeft + margin);
+  });
+}
+plot.addEventListener("scroll", follow);
+window.addEventListener("resize", follow);
 for (const button of document.querySelectorAll(".tools button")) {
   button.addEventListener("click", () => {
     const middle = (plot.scrollLeft + plot.clientWidth / 2) / plot.scrollWidth;
     zoom = { in: Math.min(zoom * 2, 64), out: Math.max(zoom / 2, 1), all: 1 }[button.value];
     drawing.setAttribute("width", `${zoom * 100}%`);
     plot.scrollLeft = middle * plot.scrollWidth - plot.clientWidth / 2;
+    follow();
   });
 }
