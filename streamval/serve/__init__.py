@@ -2,14 +2,14 @@
 
 A request's way through these files::
 
-    completions ─ wire: what is asked ─ limits: a place to run ─ Pipeline over an upstream's relay
+    completions ─ wire: what is asked ─ places: one to run in ─ Pipeline over an upstream's relay
          ▲                                                            │ events
          └──────── exchange: frames of what was released ◀────────────┘
 
-`configuration` reads the file, `gateway` is the application with all its pages, `service` what they share,
-`endpoints` has the connections to the models behind and `upstream` speaks to one, `tools` judges tool calls,
-`metrics` counts, `server` starts, drains and stops. What may be relied on stands in README, and in
-`gateway`.
+`configuration` is what the file may say and `reading` reads it, `gateway` is the application with all its
+pages, `service` what they share, `endpoints` has the connections to the models behind and `upstream` speaks to
+one, `tools` judges tool calls, `metrics` counts, `server` starts, drains and stops. What may be relied on stands
+in README, and in `gateway`.
 """
 
 import lazy_loader as _lazy

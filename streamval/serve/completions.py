@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from streamval.aio.places import FullError
 from streamval.errors import (
     BackendError,
     ConnectionFailedError,
@@ -19,7 +20,6 @@ from streamval.errors import (
     StreamBrokenError,
 )
 from streamval.serve.exchange import Exchange
-from streamval.serve.limits import FullError
 from streamval.serve.upstream import RefusedRequestError
 from streamval.serve.wire import BadRequestError, asked, error_object
 

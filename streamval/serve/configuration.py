@@ -1,16 +1,11 @@
-"""The gateway's file: checked as a whole at the start, every mistake named at its line."""
+"""What the gateway's file may say, and what of it cannot work; `reading` reads it."""
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamval.chunkers.chunking import check_chunking
 from streamval.errors import UsageError
@@ -23,19 +18,16 @@ from streamval.serve.endpoints import endpoint_of
 from streamval.serve.upstream import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
+    from collections.abc import Iterator, Mapping
 
 KEY = r"^[!-~]{8,}$"
 """A key: eight characters or more, of those that a header takes."""
 
+Place: TypeAlias = tuple[str | int, ...]
+"""Where in the file something stands: its names and indices, from the outside."""
+
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-
-
-class ConfigurationError(UsageError):
-    """The file cannot be served. The message names every mistake, each at its line."""
 
 
 class _Strict(BaseModel):
@@ -121,95 +113,6 @@ class Configuration(_Strict):
     server: ServerSettings = ServerSettings()
 
 
-DEFAULT = """
-upstreams:
-  local: {model: local, options: {max_tokens: 120, stop: ["\\n"]}}
-models:
-  careful:
-    upstream: local
-    requirements:
-      - no_repetition
-      - sentence_limit: {at_most: 12}
-      - forbidden_words: [as an AI, basically]
-    repair: {loop_budget: 4}
-server: {recent: 20}
-"""
-"""What is served without a file."""
-
-
-def read_configuration(path: str | Path | None = None) -> Configuration:
-    """Read the gateway's file, and check all of it.
-
-    Args:
-        path: The file; without one, the embedded model is served with a few ready rules.
-
-    Returns:
-        What it says, with variables of the environment filled in.
-
-    Raises:
-        ConfigurationError: With every mistake, each at its line.
-    """
-    if path is None:
-        return parse_configuration(DEFAULT, "the default configuration", os.environ)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"cannot read {path}: {error}"
-        raise ConfigurationError(message) from None
-    sys.path.insert(0, str(Path(path).resolve().parent))  # where `python:` rules are looked for
-    try:
-        return parse_configuration(text, str(path), os.environ)
-    finally:
-        sys.path.pop(0)
-
-
-def parse_configuration(text: str, name: str, environment: Mapping[str, str]) -> Configuration:
-    """Read the text of a file.
-
-    Args:
-        text: YAML.
-        name: What messages call it.
-        environment: Where ``${NAME}`` is looked up.
-
-    Raises:
-        ConfigurationError: With every mistake, each at its line.
-
-    Example:
-        >>> parse_configuration("upstreams: {a: {modle: local}}", "a.yaml", {})
-        Traceback (most recent call last):
-        streamval.serve.configuration.ConfigurationError: a.yaml cannot be served:
-          line 1: upstreams.a.model: is missing
-          line 1: upstreams.a.modle: is not known here
-          line 1: models: is missing
-    """
-    try:
-        document = yaml.compose(text, yaml.SafeLoader)
-        problems: list[str] = []
-        lines = dict(_lines(document, (), problems)) if document is not None else {}
-        plain = yaml.safe_load(text)
-    except RecursionError:
-        raise _refused(name, ["the file: it contains itself"]) from None
-    except (ValueError, TypeError) as error:
-        raise _refused(name, [f"the file: a value cannot be read: {error}"]) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}" if mark else "the file"
-        raise _refused(name, [f"{where}: is no YAML: {getattr(error, 'problem', error)}"]) from None
-    if problems:  # a key that is there twice
-        raise _refused(name, problems)
-    value = _filled(plain, (), environment, lines, problems)
-    configuration = None
-    try:
-        configuration = Configuration.model_validate(value)
-    except ValidationError as error:
-        problems += [_said(found, lines) for found in error.errors()]
-    if configuration is not None:
-        problems += [f"{_line(lines, place)}: {why}" for place, why in _wrong(configuration)]
-    if problems or configuration is None:
-        raise _refused(name, problems)
-    return configuration
-
-
 def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
     """A requirement as the file writes it.
 
@@ -257,11 +160,8 @@ def _imported(place: object) -> Requirement:
     raise UsageError(message)
 
 
-_Place = tuple[str | int, ...]
-
-
-def _wrong(configuration: Configuration) -> Iterator[tuple[_Place, str]]:
-    """What is well written and cannot work, and where."""
+def problems_in(configuration: Configuration) -> Iterator[tuple[Place, str]]:
+    """What is well written and cannot work: where, and why."""
     upstreams = configuration.upstreams
     for name, upstream in upstreams.items():
         try:
@@ -269,7 +169,7 @@ def _wrong(configuration: Configuration) -> Iterator[tuple[_Place, str]]:
         except Exception as error:  # of whatever package speaks to it
             yield ("upstreams", name), str(error)
     for name, model in configuration.models.items():
-        place: _Place = ("models", name)
+        place: Place = ("models", name)
         for field in ("upstream", "judge_upstream"):
             wanted = getattr(model, field)
             if wanted is not None and wanted not in upstreams:
@@ -299,72 +199,3 @@ def _takes_back(model: ServedModel, upstream: Upstream) -> bool:
     if repair.mode == "restart":
         return True
     return repair.mode != "ask" and not upstream.can_continue
-
-
-def _lines(node: yaml.Node, place: _Place, problems: list[str]) -> Iterator[tuple[_Place, int]]:
-    """The line of each place in a document."""
-    yield place, node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
-        seen = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                problems.append(f"line {key.start_mark.line + 1}: a name must be a word")
-                continue
-            if key.value in seen:
-                where = ".".join(map(str, (*place, key.value)))
-                problems.append(f"line {key.start_mark.line + 1}: {where}: is there twice")
-            seen.add(key.value)
-            yield from _lines(value, (*place, key.value), problems)
-            yield (*place, key.value), key.start_mark.line + 1
-    elif isinstance(node, yaml.SequenceNode):
-        for at, value in enumerate(node.value):
-            yield from _lines(value, (*place, at), problems)
-
-
-def _filled(
-    value: Any,
-    place: _Place,
-    environment: Mapping[str, str],
-    lines: Mapping[_Place, int],
-    problems: list[str],
-) -> Any:
-    """The value with ``${NAME}`` replaced by variables of the environment."""
-    if isinstance(value, dict):
-        return {
-            name: _filled(inner, (*place, str(name)), environment, lines, problems)
-            for name, inner in value.items()
-        }
-    if isinstance(value, list):
-        return [
-            _filled(inner, (*place, at), environment, lines, problems)
-            for at, inner in enumerate(value)
-        ]
-    if not isinstance(value, str):
-        return value
-
-    def replaced(found: re.Match[str]) -> str:
-        if found[1] not in environment:
-            problems.append(f"{_line(lines, place)}: the variable {found[1]} is not set")
-        return environment.get(found[1], "")
-
-    return _VARIABLE.sub(replaced, value)
-
-
-_WORDS = {"missing": "is missing", "extra_forbidden": "is not known here"}
-
-
-def _said(found: Any, lines: Mapping[_Place, int]) -> str:
-    why = _WORDS.get(found["type"], found["msg"].removeprefix("Value error, "))
-    return f"{_line(lines, found['loc'])}: {why}"
-
-
-def _line(lines: Mapping[_Place, int], place: Sequence[str | int]) -> str:
-    """The line of a place, or of the nearest one around it, and the place."""
-    around = tuple(place)
-    while around and around not in lines:
-        around = around[:-1]
-    return f"line {lines.get(around, 1)}: {'.'.join(map(str, place)) or 'the file'}"
-
-
-def _refused(name: str, problems: Sequence[str]) -> ConfigurationError:
-    return ConfigurationError("\n  ".join([f"{name} cannot be served:", *problems]))

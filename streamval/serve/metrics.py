@@ -16,8 +16,8 @@ from streamval.events import (
 )
 
 if TYPE_CHECKING:
+    from streamval.aio.places import Places
     from streamval.events import BaseEvent
-    from streamval.serve.limits import Places
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from streamval.errors import UsageError
-from streamval.serve.configuration import read_configuration
 from streamval.serve.gateway import Gateway
+from streamval.serve.reading import read_configuration
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,12 +7,12 @@ import hmac
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from streamval.aio.places import Places
 from streamval.backends.base import GenerationRequest
 from streamval.errors import UsageError
 from streamval.pipeline.pipeline import Pipeline
 from streamval.serve.configuration import requirement_of
 from streamval.serve.endpoints import endpoint_of, known_options
-from streamval.serve.limits import Places
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of

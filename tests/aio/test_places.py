@@ -1,11 +1,11 @@
-"""Tests of `streamval.serve.limits`."""
+"""Tests of `streamval.aio.places`."""
 
 import asyncio
 import random
 
 import pytest
 
-from streamval.serve.limits import FullError, Places
+from streamval.aio.places import FullError, Places
 
 
 async def test_first_come_first_served_and_the_rest_refused():
