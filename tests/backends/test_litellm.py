@@ -11,16 +11,14 @@ from pydantic import BaseModel, Field
 
 import streamval as sv
 from streamval.errors import (
-    AuthenticationError,
     BackendError,
     ConnectionFailedError,
     RateLimitError,
     StallError,
-    StreamBrokenError,
     UnknownModelError,
     UsageError,
 )
-from tests.support.openai_server import openai_server
+from tests.support.openai_server import FAILURES, openai_server
 from tests.support.sources import types
 
 pytestmark = [
@@ -97,21 +95,7 @@ async def test_cancelling_the_task_disconnects_before_control_returns(server, ki
     await asyncio.wait_for(server.requests[0].disconnected.wait(), 5)
 
 
-@pytest.mark.parametrize(
-    ("model", "error", "says"),
-    [
-        ("bad-key", AuthenticationError, "pass api_key="),
-        ("unknown", UnknownModelError, "check the name"),
-        ("busy", RateLimitError, "fewer requests"),
-        ("dies", StreamBrokenError, "broke off in mid-stream"),
-        ("error-frame", StreamBrokenError, "out of memory"),
-        ("no-finish", StreamBrokenError, "without a finish reason"),
-        ("only-done", StreamBrokenError, "without a finish reason"),
-        ("nothing", StreamBrokenError, "without a finish reason"),
-        ("html", StreamBrokenError, "answered with text/html, which is no stream"),
-        ("json-error", StreamBrokenError, "answered with application/json, which is no stream"),
-    ],
-)
+@pytest.mark.parametrize(("model", "error", "says"), FAILURES)
 async def test_each_way_to_fail_is_one_clear_error(server, kind, model, error, says):
     raised, events = await broken(sv.Pipeline(backend(server, kind, model)))
     assert type(raised) is error

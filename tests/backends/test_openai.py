@@ -12,13 +12,11 @@ from streamval.errors import (
     AuthenticationError,
     BackendError,
     ConnectionFailedError,
-    RateLimitError,
     StallError,
     StreamBrokenError,
-    UnknownModelError,
     UsageError,
 )
-from tests.support.openai_server import openai_server
+from tests.support.openai_server import FAILURES, openai_server
 
 KEY = "sk-very-secret-key"
 TEXT = "One is here. Two is here! Three is here. Four is here."
@@ -56,19 +54,7 @@ async def test_a_whole_answer_with_the_servers_own_count(server, completion):
 @both
 @pytest.mark.parametrize(
     ("model", "error", "says"),
-    [
-        ("bad-key", AuthenticationError, "pass api_key="),
-        ("unknown", UnknownModelError, "check the name"),
-        ("busy", RateLimitError, "fewer requests"),
-        ("echo-headers", BackendError, "failed: Error code: 400"),
-        ("dies", StreamBrokenError, "broke off in mid-stream"),
-        ("error-frame", StreamBrokenError, "out of memory"),
-        ("no-finish", StreamBrokenError, "without a finish reason"),
-        ("only-done", StreamBrokenError, "without a finish reason"),
-        ("nothing", StreamBrokenError, "without a finish reason"),
-        ("html", StreamBrokenError, "answered with text/html, which is no stream"),
-        ("json-error", StreamBrokenError, "answered with application/json, which is no stream"),
-    ],
+    [*FAILURES, ("echo-headers", BackendError, "failed: Error code: 400")],
 )
 async def test_each_way_to_fail_is_one_clear_error(server, completion, model, error, says):
     run = sv.Pipeline(backend(server, model, completion)).start("Go.")

@@ -13,6 +13,27 @@ import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from streamval.errors import (
+    AuthenticationError,
+    RateLimitError,
+    StreamBrokenError,
+    UnknownModelError,
+)
+
+FAILURES = [
+    ("bad-key", AuthenticationError, "pass api_key="),
+    ("unknown", UnknownModelError, "check the name"),
+    ("busy", RateLimitError, "fewer requests"),
+    ("dies", StreamBrokenError, "broke off in mid-stream"),
+    ("error-frame", StreamBrokenError, "out of memory"),
+    ("no-finish", StreamBrokenError, "without a finish reason"),
+    ("only-done", StreamBrokenError, "without a finish reason"),
+    ("nothing", StreamBrokenError, "without a finish reason"),
+    ("html", StreamBrokenError, "answered with text/html, which is no stream"),
+    ("json-error", StreamBrokenError, "answered with application/json, which is no stream"),
+]
+"""Models that fail, each with the error that a backend raises and words of its message."""
+
 WORDS = [
     "One",
     "is",
