@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import aiohttp
@@ -40,6 +41,9 @@ SHOWN = 300
 
 MAX_CALLS, MAX_ARGUMENTS, MAX_LOGPROBS = 32, 256 * 1024, 100_000
 """Tool calls in an answer, characters of one call, and tokens that wait to be sent, at most."""
+
+IMPOSSIBLE = -9999.0
+"""The log probability of what could not be, as OpenAI's reference has it."""
 
 _CALL_ID = re.compile(r"[\w.:-]{1,128}")
 
@@ -124,7 +128,8 @@ class OpenAIRelay(Relay):
         super().__init__()
         self._upstream, self._url, self._session = upstream, url, session
         self._raw = raw
-        self._calls: dict[int, dict[str, Any]] = {}  # by the server's index: the last one begun
+        # By the server's index: the last call that was begun, and the id that the server gave it.
+        self._calls: dict[int, tuple[dict[str, Any], str | None]] = {}
         self.model = upstream.model.removeprefix("openai/")
         self.supports_prefix = upstream.can_continue
 
@@ -200,7 +205,9 @@ class OpenAIRelay(Relay):
                 self._add_call(fragment)
             for token, logprob in _logprobs(choice.get("logprobs") or {}):
                 at += len(token)
-                self.logprobs.append(TokenLogprob(at, token, float(logprob)))
+                known = float(logprob)  # JSON has no infinity, and OpenAI writes it so
+                finite = known if isfinite(known) else IMPOSSIBLE
+                self.logprobs.append(TokenLogprob(at, str(token), finite))
             if len(self.logprobs) > MAX_LOGPROBS:
                 message = f"{self.model} sent log probabilities that are of no text"
                 raise StreamBrokenError(message)
@@ -218,23 +225,26 @@ class OpenAIRelay(Relay):
 
     def _add_call(self, fragment: Mapping[str, Any]) -> None:
         """A fragment of a tool call: the name first, the arguments in pieces."""
-        at = fragment.get("index", 0)
+        at = fragment.get("index")
+        at = 0 if at is None else at
         if type(at) is not int or not 0 <= at < MAX_CALLS:
             message = f"{self.model} sent a tool call with index {at!r}"
             raise StreamBrokenError(message)
         function, given = fragment.get("function") or {}, fragment.get("id")
         given = given if isinstance(given, str) and _CALL_ID.fullmatch(given) else None
-        call = self._calls.get(at)
-        # Some servers give index 0 to every call; a name with an id of its own begins another one.
-        if call is None or (given and function.get("name") and given != call["id"]):
+        call, known = self._calls.get(at, (None, None))
+        # Some servers give index 0 to every call; a name with another id begins another one.
+        if call is None or (known and given and given != known and function.get("name")):
             if len(self.tool_calls) == MAX_CALLS:
                 message = f"{self.model} sent more than {MAX_CALLS} tool calls"
                 raise StreamBrokenError(message)
             called = {"name": "", "arguments": ""}
             call = {"id": f"call_{len(self.tool_calls)}", "type": "function", "function": called}
-            self._calls[at] = call
             self.tool_calls.append(call)
+            known = None
+        if known is None:  # later ones are of a piece, and not of the call
             call["id"] = given or call["id"]
+            self._calls[at] = call, given
         call["function"]["name"] += function.get("name") or ""
         call["function"]["arguments"] += function.get("arguments") or ""
         if len(call["function"]["arguments"]) + len(call["function"]["name"]) > MAX_ARGUMENTS:

@@ -89,14 +89,29 @@ async def test_calls_that_all_have_index_0_are_told_apart_by_their_names_and_ids
         fragment("a", ' "Rome"}'),
         fragment("b", '{"city": "Oslo"', name="weather"),
         fragment("of each piece", "}"),
+        frame({"tool_calls": [{"index": None, "function": {"arguments": " "}}]}),
         frame({}, "tool_calls"),
     ]
     whole, (calls, _, _), _ = await answered("careful", script)
     assert [(one.id, one.function.arguments) for one in whole.message.tool_calls] == [
         ("a", '{"city": "Rome"}'),
-        ("b", '{"city": "Oslo"}'),
+        ("b", '{"city": "Oslo"} '),
     ]
     assert [(one.index, one.id) for one in calls] == [(0, "a"), (1, "b")]
+
+
+async def test_an_id_may_come_after_its_name():
+    piece = {"index": 0, "function": {"name": "weather", "arguments": '{"city":'}}
+    later = {"index": 0, "id": "late", "function": {"arguments": ' "Rome"}'}}
+    script = [
+        frame({"tool_calls": [piece]}),
+        frame({"tool_calls": [later]}),
+        frame({}, "tool_calls"),
+    ]
+    whole, _, _ = await answered("careful", script)
+    assert [(one.id, one.function.arguments) for one in whole.message.tool_calls] == [
+        ("late", '{"city": "Rome"}')
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from streamval.backends.base import GenerationRequest
 from streamval.errors import RateLimitError, StreamBrokenError
 from streamval.serve.endpoints import endpoint_of
-from streamval.serve.upstream import MAX_CALLS, Upstream, merged
+from streamval.serve.upstream import IMPOSSIBLE, MAX_CALLS, Upstream, merged
 from streamval.serve.wire import asked
 from streamval.types.context import Message
 from tests.support.gateway import ASK, FILE, gateway
@@ -112,6 +112,30 @@ async def test_text_completions_have_log_probabilities_of_their_own_shape():
     assert [entry.token for entry in chat.choices[0].logprobs.content] == tokens
     assert [request.body["logprobs"] for request in behind.requests] == [3, 3, 1]
     assert behind.requests[-1].body["max_tokens"] == 20
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"tokens": ["One"], "token_logprobs": []},
+        {"tokens": ["One"]},
+        {"tokens": [7], "token_logprobs": [-1]},
+        {"tokens": ["One"], "token_logprobs": [None]},
+        {"content": [{"token": "One"}]},
+        {"content": 7},
+        7,
+    ],
+)
+async def test_log_probabilities_that_are_none_break_the_stream(said):
+    with pytest.raises(StreamBrokenError):
+        await spoken([{"choices": [{"text": "One", "logprobs": said}]}])
+
+
+async def test_a_log_probability_that_json_cannot_write_is_the_least_one():
+    raw = b'data: {"choices": [{"delta": {"content": "One"}, "logprobs": {"content": '
+    raw += b'[{"token": "One", "logprob": -Infinity}]}}]}\n\n'
+    _, relay = await spoken([raw])
+    assert [known.logprob for known in relay.logprobs] == [IMPOSSIBLE]
 
 
 async def test_a_text_completion_has_no_tools():
