@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
+STOPPING = "the server is stopping; try again"
+
+
 class FullError(StreamvalError):
     """There is no place, and none to wait for one.
 
@@ -23,6 +26,10 @@ class FullError(StreamvalError):
     def __init__(self, retry_after: int) -> None:
         super().__init__("the server is busy; try again later")
         self.retry_after = retry_after
+
+
+class ClosedError(StreamvalError):
+    """Nobody is let in any more."""
 
 
 class Places:
@@ -52,6 +59,15 @@ class Places:
         self._runs, self._most_waiting = runs, waiting
         self._queue: deque[asyncio.Future[None]] = deque()
         self.running = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Let nobody in any more: those who wait are refused, those who run go on."""
+        self._closed = True
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_exception(ClosedError(STOPPING))
 
     @property
     def waiting(self) -> int:
@@ -64,7 +80,10 @@ class Places:
 
         Raises:
             FullError: If too many wait already.
+            ClosedError: After `close`.
         """
+        if self._closed:
+            raise ClosedError(STOPPING)
         if self.running < self._runs and not self._queue:
             self.running += 1
         else:
@@ -82,7 +101,7 @@ class Places:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._pass_on()  # the place came at the same moment
             elif turn in self._queue:
                 self._queue.remove(turn)

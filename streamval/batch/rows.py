@@ -157,7 +157,7 @@ def _numbered(rows: Iterable[Any]) -> Iterator[list[tuple[str, Any]]]:
 
 def _file(path: Path) -> Iterator[Iterator[tuple[str, Any]]]:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             yield from _lines(file, str(path))
     except (EOFError, zlib.error) as error:
         message = f"{path} is cut or damaged: {error}"

@@ -8,10 +8,11 @@ import logging
 import re
 import secrets
 import time
+import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from streamval.aio.places import FullError
+from streamval.aio.places import STOPPING, ClosedError, FullError
 from streamval.errors import (
     BackendError,
     ConnectionFailedError,
@@ -37,8 +38,8 @@ log = logging.getLogger("streamval.serve")
 BODY_SECONDS = 30.0
 """How long a client may take to send what it asks."""
 
-FAREWELL_SECONDS = 1.0
-"""How long a client has to read that its answer took too long."""
+FAREWELL_SECONDS = 5.0
+"""How long a client has to read why its answer has ended: who reads nothing is not waited for."""
 
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
@@ -63,9 +64,10 @@ class Completions:
         exchange = Exchange(send, line.request_id)
         try:
             await self._answer(exchange, line, headers, receive)
-        except asyncio.CancelledError:
-            line.outcome = line.outcome or "stopped"
-            raise
+        except asyncio.CancelledError:  # by the server, whose time to drain is over
+            line.outcome, line.status = line.outcome or "stopped", exchange.status or 503
+            if not exchange.outcome:
+                await _farewell(exchange, 503, error_object(STOPPING, "server_error", "draining"))
         finally:
             line.write()
 
@@ -90,6 +92,9 @@ class Completions:
             await _unless_gone(work, receive, line)
         except _GoneError:
             line.outcome = "client gone"
+        except ClosedError:
+            line.outcome, line.status = "refused", 503
+            await exchange.refuse(503, error_object(STOPPING, "server_error", "draining"))
         except FullError as error:
             service.metrics.refused.labels("busy").inc()
             line.outcome, line.status = "busy", 429
@@ -125,22 +130,20 @@ class Completions:
             except BackendError as error:
                 line.error = type(error).__name__
                 status, kind, said = _said_of(error)
-                log.warning("%s: %s", line.request_id, json.dumps(str(error)[:300]))
+                log.warning("%s: %s", line.request_id, json.dumps(_words_of(error)))
                 more = {}
                 if isinstance(error, RateLimitError) and error.retry_after is not None:
                     more["retry-after"] = str(round(error.retry_after))
-                await exchange.break_off(status, error_object(said, kind), more)
+                await _farewell(exchange, status, error_object(said, kind), more)
             except _TooLongError:
                 line.error = "TooLongError"
                 too_long = error_object("the answer takes too long", "server_timeout")
-                with suppress(TimeoutError):  # who reads nothing is not waited for
-                    async with asyncio.timeout(FAREWELL_SECONDS):
-                        await exchange.break_off(504, too_long)
+                await _farewell(exchange, 504, too_long)
             except Exception as error:
                 line.error = type(error).__name__
-                log.exception("a run of %s raised", asking.model)
+                log.error("%s: a run raised %s", line.request_id, json.dumps(_where(error)))  # noqa: TRY400
                 unjudged = error_object("the answer could not be judged", "server_error")
-                await exchange.break_off(500, unjudged)
+                await _farewell(exchange, 500, unjudged)
             finally:
                 line.status = exchange.status
                 line.outcome = line.outcome or exchange.outcome
@@ -266,6 +269,28 @@ async def _unless_gone(work: Any, receive: Receive, line: RequestLog) -> None:
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _farewell(
+    exchange: Exchange, status: int, said: dict[str, Any], headers: dict[str, str] | None = None
+) -> None:
+    """Say why an answer ends, unless the client does not read."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FAREWELL_SECONDS):
+            await exchange.break_off(status, said, headers)
+
+
+def _words_of(error: BackendError) -> str:
+    """What the log says of an upstream's failure: not what it says of a client's request."""
+    if isinstance(error, RefusedRequestError):
+        return type(error).__name__
+    return str(error)[:300]
+
+
+def _where(error: Exception) -> list[str]:
+    """What raised, and where: its words may quote what was judged."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [type(error).__name__, *(f"{f.filename}:{f.lineno} {f.name}" for f in frames[-6:])]
 
 
 def _said_of(error: BackendError) -> tuple[int, str, str]:

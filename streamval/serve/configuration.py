@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -15,7 +16,9 @@ from streamval.requirements.function import stream_check
 from streamval.requirements.llm_judge import LLMaJRequirement
 from streamval.requirements.named import requirement_named
 from streamval.serve.endpoints import endpoint_of
+from streamval.serve.tools import validators_of
 from streamval.serve.upstream import Upstream
+from streamval.serve.wire import OWN, REFUSED, BadRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,7 +30,7 @@ Place: TypeAlias = tuple[str | int, ...]
 """Where in the file something stands: its names and indices, from the outside."""
 
 Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False, strict=True)]
 
 
 class _Strict(BaseModel):
@@ -168,28 +171,56 @@ def problems_in(configuration: Configuration) -> Iterator[tuple[Place, str]]:
             endpoint_of(upstream)
         except Exception as error:  # of whatever package speaks to it
             yield ("upstreams", name), str(error)
+        if upstream.model.startswith("openai/"):
+            yield from _wrong_options(("upstreams", name, "options"), upstream.options)
     for name, model in configuration.models.items():
-        place: Place = ("models", name)
-        for field in ("upstream", "judge_upstream"):
-            wanted = getattr(model, field)
-            if wanted is not None and wanted not in upstreams:
-                known = ", ".join(upstreams)
-                yield (*place, field), f"{wanted!r} is no upstream; there are {known}"
-        for at, written in enumerate(model.requirements):
-            try:
-                if requirement_of(written).judges is bytes:
-                    yield (*place, "requirements", at), "it judges sound, and text is served"
-            except Exception as error:  # of a user's own requirement
-                yield (*place, "requirements", at), str(error)
-        if model.upstream in upstreams and _takes_back(model, upstreams[model.upstream]):
-            yield (
-                (*place, "release"),
-                (
-                    "its upstream cannot continue, so a repair takes back what was sent: write "
-                    "`release: all`, `repair: {mode: ask}`, or say how the upstream continues"
-                ),
-            )
-        check_chunking(model.chunking)
+        yield from _wrong_model(("models", name), model, upstreams)
+
+
+def _wrong_model(
+    place: Place, model: ServedModel, upstreams: Mapping[str, Upstream]
+) -> Iterator[tuple[Place, str]]:
+    for field in ("upstream", "judge_upstream"):
+        wanted = getattr(model, field)
+        if wanted is not None and wanted not in upstreams:
+            known = ", ".join(upstreams)
+            yield (*place, field), f"{wanted!r} is no upstream; there are {known}"
+    for at, written in enumerate(model.requirements):
+        try:
+            if requirement_of(written).judges is bytes:
+                yield (*place, "requirements", at), "it judges sound, and text is served"
+        except Exception as error:  # of a user's own requirement
+            yield (*place, "requirements", at), str(error)
+    if model.upstream in upstreams and _takes_back(model, upstreams[model.upstream]):
+        yield (
+            (*place, "release"),
+            (
+                "its upstream cannot continue, so a repair takes back what was sent: write "
+                "`release: all`, `repair: {mode: ask}`, or say how the upstream continues"
+            ),
+        )
+    if model.chunking is None and model.requirements and model.release == "chunk":
+        yield (
+            (*place, "chunking"),
+            "without it each delta is judged by itself: write `sentence`, or `release: all`",
+        )
+    check_chunking(model.chunking)
+
+
+def _wrong_options(place: Place, options: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """What of an upstream's options would make each of its requests fail, or its answers unjudged."""
+    for option, value in options.items():
+        if option in OWN | REFUSED.keys() | {"response_format"}:
+            yield (*place, option), "is not sent with every request: leave it out"
+            continue
+        try:
+            json.dumps(value, allow_nan=False)
+            if option == "tools":
+                validators_of(value)
+        except BadRequestError as error:
+            yield (*place, option), str(error)
+        except (TypeError, ValueError) as error:
+            yield (*place, option), f"cannot be sent as JSON: {error}"
 
 
 def _takes_back(model: ServedModel, upstream: Upstream) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from streamval.events import (
@@ -56,7 +57,12 @@ class Exchange:
         self._id = (b"x-request-id", request_id.encode())
         self.status = 0
         self.outcome = ""
-        self._chunks: list[tuple[str, int]] = []  # released, and not sent: text, and where it ends
+        # Released, and not sent: text, and the log probabilities of its tokens.
+        self._chunks: list[tuple[str, list[TokenLogprob]]] = []
+        self._logprobs: deque[list[TokenLogprob]] = (
+            deque()
+        )  # of chunks that are still to be handled
+        self._asked_in_words = False
         self._sent = 0
         self._extras: list[bytes] = []
         self._reason: str | None = None
@@ -75,7 +81,11 @@ class Exchange:
         self._asked, self._run, self._relay, self._model = asked, run, relay, model
         self._answer = Answer(asked, run.run_id)
         self._wants_events = wants_events and asked.stream
-        self._at_once = asked.stream and model.release == "chunk"
+        # In JSON a rule would judge deltas, so where there are rules all of it is judged first.
+        judged_late = bool(model.requirements) and asked.wants_json
+        self._held = model.release == "all" or judged_late
+        if relay is not None:
+            run.subscribe(self._note)
 
     async def answer(self) -> None:
         """Drive the run, and send what it releases.
@@ -88,8 +98,9 @@ class Exchange:
                 self._extras.append(self._answer.event_frame(_public(event)))
             match event:
                 case ChunkEvent():
-                    self._chunks.append((event.separator + event.text, event.end))
-                    if self._at_once:
+                    logprobs = self._logprobs.popleft() if self._logprobs else []
+                    self._chunks.append((event.separator + event.text, logprobs))
+                    if self._asked.stream and not self._held:
                         await self._send_chunks()
                 case StreamingDoneEvent():
                     self._reason = event.finish_reason
@@ -102,6 +113,15 @@ class Exchange:
                     self._raised = True
                 case CompletedEvent():
                     await self._complete(event)
+
+    def _note(self, event: BaseEvent) -> None:
+        """Take a chunk's log probabilities as it is released: the next attempt forgets them."""
+        if isinstance(event, RetryEvent):
+            # Its attempt counts from the words in which it was asked to go on, and not from the text.
+            self._asked_in_words = event.mode == "ask"
+        elif isinstance(event, ChunkEvent) and self._relay is not None:
+            known = self._relay.logprobs_of(event.separator + event.text, event.end)
+            self._logprobs.append([] if self._asked_in_words else known)
 
     async def refuse(
         self, status: int, said: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -149,9 +169,8 @@ class Exchange:
             else:
                 await self.refuse(400, said)
             return
-        held = self._model.release == "all"
         if not self._asked.stream:
-            text, _ = ("", None) if held else self._taken()
+            text, _ = ("", None) if self._held else self._taken()
             whole = self._answer.whole(text, "content_filter", event.usage, refusal=REFUSAL)
             await self._send_whole(200, json.dumps(whole).encode(), {})
             return
@@ -162,10 +181,7 @@ class Exchange:
 
     async def _send_chunks(self) -> None:
         """Send what was released."""
-        frames = []
-        for text, end in self._chunks:
-            logprobs = self._relay.logprobs_of(text, end) if self._relay is not None else ()
-            frames.append(self._answer.text(text, logprobs))
+        frames = [self._answer.text(text, logprobs) for text, logprobs in self._chunks]
         self._sent += len(self._chunks)
         self._chunks.clear()
         if frames:
@@ -173,8 +189,7 @@ class Exchange:
 
     def _taken(self) -> tuple[str, Sequence[TokenLogprob]]:
         text = "".join(text for text, _ in self._chunks)
-        end = self._chunks[-1][1] if self._chunks else 0
-        return text, self._relay.logprobs_of(text, end) if self._relay is not None else []
+        return text, [known for _, logprobs in self._chunks for known in logprobs]
 
     def _taken_extras(self) -> list[bytes]:
         extras, self._extras = self._extras, []

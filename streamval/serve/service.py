@@ -7,7 +7,7 @@ import hmac
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from streamval.aio.places import Places
+from streamval.aio.places import STOPPING, Places
 from streamval.backends.base import GenerationRequest
 from streamval.errors import UsageError
 from streamval.pipeline.pipeline import Pipeline
@@ -61,6 +61,7 @@ class Service:
     def drain(self) -> None:
         """Take no new runs: the server is to stop."""
         self.draining = True
+        self.places.close()
         self.recent.close()
 
     async def aclose(self) -> None:
@@ -77,8 +78,7 @@ class Service:
             BadRequestError: With status 415, or 503 while the server drains.
         """
         if self.draining:
-            message = "the server is stopping; try again"
-            raise BadRequestError(message, status=503, code="draining")
+            raise BadRequestError(STOPPING, status=503, code="draining")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if not self._keys and kind != "application/json":
             message = "send application/json"

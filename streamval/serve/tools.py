@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextvars import ContextVar
 from copy import copy
 from functools import lru_cache
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 MAX_SCHEMA = 64 * 1024
 """Characters of a request's tools, or of the schema of its `response_format`. Checking so many takes about
 half a second, once."""
+
+_CONTROLS = re.compile(r"[\x00-\x1f]")
 
 UNJUDGED = frozenset({"patternProperties", "$dynamicRef", "$recursiveRef"})
 """What a schema may not have: it cannot be judged within a time."""
@@ -187,7 +190,7 @@ def valid_tool_calls(
             function = call["function"]
             name, arguments = function["name"], function["arguments"]
             why = complaint(validators.get(name), arguments)
-            why = why or await _unmet(decoded(arguments), rules, judge, ctx)
+            why = why or await _unmet(arguments, rules, judge, ctx)
             if why is not None:
                 return ValidationResult(False, reason=f"a call of {name!r}: {why}")
         return ValidationResult(True)
@@ -205,7 +208,9 @@ def complaint(validator: Validator | None, arguments: str) -> str | None:
     if validator is None:
         return "there is no such tool"
     try:
-        value = json.loads(arguments or "{}")
+        value = json.loads(arguments, object_pairs_hook=_once, parse_constant=_no_constant)
+    except _RepeatedError as repeated:
+        return f"its arguments have the key {repeated} twice"
     except (ValueError, RecursionError):
         return "its arguments are no JSON"
     try:
@@ -231,29 +236,85 @@ def meant(rules: Sequence[Requirement], judge: Backend) -> Requirement:
         written = str(ctx.last_output() or "")
         if "\\" not in written:  # it means what it says
             return ValidationResult(True)
-        why = await _unmet(decoded(written), rules, judge, ctx)
+        why = await _unmet(written, rules, judge, ctx)
         return ValidationResult(why is None, reason=why)
 
     return Requirement("what the JSON means meets the rules", judged)
 
 
+class _RepeatedError(ValueError):
+    """An object has a key twice: its readers do not agree which one counts."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _RepeatedError(repr(key[:100]))
+            seen.add(key)
+    return made
+
+
+def _no_constant(name: str) -> None:
+    message = f"{name} is no JSON"
+    raise ValueError(message)
+
+
 def decoded(written: str) -> str:
     """JSON without escapes, as far as JSON can be; what is none as it is.
 
+    A line break within a string becomes a space: written as an escape, its letter would stand before the word
+    that follows. Of a key that an object repeats each value stays, and a number stays as it was written.
+
+    Raises:
+        RecursionError: If it is nested too deeply.
+
     Example:
-        >>> decoded('{"a": "\\u0062ad"}')
-        '{"a": "bad"}'
+        >>> decoded('{"a": "\\u0062ad", "a": "so\\nbad", "n": 1e2}')
+        '{"a": "bad", "a": "so bad", "n": 1e2}'
     """
     try:
-        return json.dumps(json.loads(written), ensure_ascii=False)
-    except (ValueError, RecursionError):
+        read = json.loads(
+            written, object_pairs_hook=_Pairs, parse_float=_Written, parse_int=_Written
+        )
+    except ValueError:
         return written
+    return _plain(read)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object, with every pair of it."""
+
+
+class _Written(str):
+    """A number, as it was written."""
+
+    __slots__ = ()
+
+
+def _plain(value: object) -> str:
+    match value:
+        case _Pairs():
+            return f"{{{', '.join(f'{_plain(key)}: {_plain(one)}' for key, one in value)}}}"
+        case list():
+            return f"[{', '.join(map(_plain, value))}]"
+        case _Written():
+            return str(value)
+        case str():
+            return json.dumps(_CONTROLS.sub(" ", value), ensure_ascii=False)
+    return json.dumps(value)
 
 
 async def _unmet(
-    text: str, rules: Sequence[Requirement], judge: Backend, ctx: Context
+    written: str, rules: Sequence[Requirement], judge: Backend, ctx: Context
 ) -> str | None:
-    """Which of the rules a text does not meet, and why: the first."""
+    """Which of the rules a JSON text does not meet, and why: the first."""
+    try:
+        text = decoded(written)
+    except RecursionError:
+        return "it is nested too deeply to be judged"
     for rule in rules:
         result = await judge_whole(copy(rule), judge, ctx.with_output(text))
         if not result:

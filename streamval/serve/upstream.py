@@ -6,9 +6,12 @@ is, with what no package knows.
 
 from __future__ import annotations
 
+import asyncio
 import json
-import re
+from collections import deque
+from contextlib import suppress
 from math import isfinite
+from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import aiohttp
@@ -39,13 +42,20 @@ if TYPE_CHECKING:
 SHOWN = 300
 """Characters of a server's message that an error repeats."""
 
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes of an answer, with all that its frames say beside the text, at most."""
+
+END_SECONDS = 0.25
+"""How long the end of a connection is waited for, once all has been said."""
+
 MAX_CALLS, MAX_ARGUMENTS, MAX_LOGPROBS = 32, 256 * 1024, 100_000
 """Tool calls in an answer, characters of one call, and tokens that wait to be sent, at most."""
 
+MAX_TOKENS = 2**40
+"""Tokens that a server may say it has read or written. More is no count."""
+
 IMPOSSIBLE = -9999.0
 """The log probability of what could not be, as OpenAI's reference has it."""
-
-_CALL_ID = re.compile(r"[\w.:-]{1,128}")
 
 
 class Upstream(BaseModel):
@@ -96,22 +106,21 @@ class Relay(Backend):
 
     Attributes:
         tool_calls: The tool calls of the last attempt, as far as they have come.
-        logprobs: Those of the tokens that are not sent yet.
+        logprobs: Those of the tokens that are not released yet.
     """
 
     def __init__(self) -> None:
         self.tool_calls: list[dict[str, Any]] = []
-        self.logprobs: list[TokenLogprob] = []
+        self.logprobs: deque[TokenLogprob] = deque()
 
     def logprobs_of(self, text: str, end: int) -> list[TokenLogprob]:
         """Take those of the tokens of a text that ends at an offset, and that it really has."""
         start = end - len(text)
-        taken = [
-            known
-            for known in self.logprobs
-            if start < known.end <= end and text[: known.end - start].endswith(known.token)
-        ]
-        self.logprobs = [known for known in self.logprobs if known.end > end]
+        taken = []
+        while self.logprobs and self.logprobs[0].end <= end:
+            known = self.logprobs.popleft()
+            if known.end > start and text.endswith(known.token, 0, known.end - start):
+                taken.append(known)
         return taken
 
 
@@ -128,47 +137,64 @@ class OpenAIRelay(Relay):
         super().__init__()
         self._upstream, self._url, self._session = upstream, url, session
         self._raw = raw
-        # By the server's index: the last call that was begun, and the id that the server gave it.
-        self._calls: dict[int, tuple[dict[str, Any], str | None]] = {}
+        self._for_client = bool(raw)  # and not for a judge, who needs the text alone
+        self._attempts = 0
+        self._begin_at(0)
         self.model = upstream.model.removeprefix("openai/")
         self.supports_prefix = upstream.can_continue
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
-        self.tool_calls, self.logprobs, self._calls = [], [], {}
+        self._begin_at(len(request.prefix or ""))
+        self._attempts += 1
         response: aiohttp.ClientResponse | None = None
-        ended = False
+        ended = done = False
+        size = 0
         try:
             body = self._body(request)
             # A redirect would take our key, and the client's words, to another server.
             response = await self._session.post(self._url, json=body, allow_redirects=False)
-            if response.status != 200:  # noqa: PLR2004  OK
-                raise await self._refused(response)
-            kind = response.content_type
-            if kind != "text/event-stream":
-                message = f"{self.model} answered with {kind}, which is no stream; check api_base"
-                raise StreamBrokenError(message)
-            if response.headers.get("Content-Encoding", "identity") != "identity":
-                message = f"{self.model} sent a compressed stream, which it was not asked for"
-                raise StreamBrokenError(message)
+            await self._check(response)
             reader = FrameReader()
-            at = len(request.prefix or "")
             async for piece in response.content.iter_any():
                 for data in reader.feed(piece):
-                    if data == b"[DONE]":
-                        continue
-                    delta = self._delta(data, at)
-                    at += len(delta.text)
+                    done = done or data == b"[DONE]"
+                    if done:
+                        break
+                    size += len(data)
+                    if size > MAX_ANSWER:
+                        message = f"{self.model} sent an answer of more than {MAX_ANSWER:,} bytes"
+                        raise StreamBrokenError(message)
+                    delta = self._delta(data)
                     ended = ended or delta.finish_reason is not None
                     yield delta
+                if done:
+                    break
             if not ended:
                 message = f"{self.model} broke off: its stream ended without a finish reason"
                 raise StreamBrokenError(message)
+            with suppress(TimeoutError):  # a connection that is read to its end can be used again
+                async with asyncio.timeout(END_SECONDS):
+                    await response.content.readany()
+            for call in self.tool_calls:  # no arguments at all mean none of them
+                call["function"]["arguments"] = call["function"]["arguments"] or "{}"
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._broken(error, answered=response is not None) from None
         finally:
             if response is not None:
                 response.close()
+
+    async def _check(self, response: aiohttp.ClientResponse) -> None:
+        """Raise what the upstream says in place of an answer."""
+        if response.status != 200:  # noqa: PLR2004  OK
+            raise await self._refused(response)
+        kind = response.content_type
+        if kind != "text/event-stream":
+            message = f"{self.model} answered with {kind}, which is no stream; check api_base"
+            raise StreamBrokenError(message)
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            message = f"{self.model} sent a compressed stream, which it was not asked for"
+            raise StreamBrokenError(message)
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         body = {
@@ -186,7 +212,14 @@ class OpenAIRelay(Relay):
             body |= continued(messages, request.prefix, way)
         return body | {"messages": messages}
 
-    def _delta(self, data: bytes, at: int) -> Delta:
+    def _begin_at(self, offset: int) -> None:
+        """Forget what an earlier attempt has sent beside its text."""
+        self.tool_calls, self.logprobs = [], deque()
+        self._at, self._half = offset, False  # where the text ends, and whether in half a character
+        # By the server's index: the last call that was begun, and the id that the server gave it.
+        self._calls: dict[int, tuple[dict[str, Any], object]] = {}
+
+    def _delta(self, data: bytes) -> Delta:
         try:
             frame = json.loads(data)
             if frame.get("error"):
@@ -201,16 +234,10 @@ class OpenAIRelay(Relay):
             text = choice.get("text") or said.get("content") or ""
             if not isinstance(text, str):
                 text = text_of(text)
-            for fragment in said.get("tool_calls") or ():
-                self._add_call(fragment)
-            for token, logprob in _logprobs(choice.get("logprobs") or {}):
-                at += len(token)
-                known = float(logprob)  # JSON has no infinity, and OpenAI writes it so
-                finite = known if isfinite(known) else IMPOSSIBLE
-                self.logprobs.append(TokenLogprob(at, str(token), finite))
-            if len(self.logprobs) > MAX_LOGPROBS:
-                message = f"{self.model} sent log probabilities that are of no text"
-                raise StreamBrokenError(message)
+            if self._for_client:
+                for fragment in said.get("tool_calls") or ():
+                    self._add_call(fragment)
+                self._add_logprobs(text, choice.get("logprobs") or {})
             reason = choice.get("finish_reason")
             refusal = said.get("refusal")
             return Delta(
@@ -219,9 +246,34 @@ class OpenAIRelay(Relay):
                 reason if isinstance(reason, str) and reason else None,
                 refusal if isinstance(refusal, str) else None,
             )
-        except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+        except (
+            ArithmeticError,
+            ValueError,
+            AttributeError,
+            TypeError,
+            KeyError,
+            RecursionError,
+        ) as error:
             message = f"{self.model} sent a frame that is none of OpenAI's: {self._shown(error)}"
             raise StreamBrokenError(message) from None
+
+    def _add_logprobs(self, text: str, said: Mapping[str, Any]) -> None:
+        """Note where the tokens of a delta end. One character may come in two deltas, half in each."""
+        if self._half and "\udc00" <= text[:1] <= "\udfff":
+            self._at -= 1
+        at = self._at
+        for token, logprob in _logprobs(said):
+            at += len(token)
+            if logprob is not None:  # of the first token of a text nothing may be known
+                known = float(logprob)  # JSON has no infinity, and OpenAI writes it so
+                finite = known if isfinite(known) else IMPOSSIBLE
+                self.logprobs.append(TokenLogprob(at, str(token), finite))
+        if len(self.logprobs) > MAX_LOGPROBS:
+            message = f"{self.model} sent log probabilities that are of no text"
+            raise StreamBrokenError(message)
+        self._at += len(text)
+        if text:
+            self._half = "\ud800" <= text[-1] <= "\udbff"
 
     def _add_call(self, fragment: Mapping[str, Any]) -> None:
         """A fragment of a tool call: the name first, the arguments in pieces."""
@@ -231,20 +283,17 @@ class OpenAIRelay(Relay):
             message = f"{self.model} sent a tool call with index {at!r}"
             raise StreamBrokenError(message)
         function, given = fragment.get("function") or {}, fragment.get("id")
-        given = given if isinstance(given, str) and _CALL_ID.fullmatch(given) else None
         call, known = self._calls.get(at, (None, None))
         # Some servers give index 0 to every call; a name with another id begins another one.
         if call is None or (known and given and given != known and function.get("name")):
             if len(self.tool_calls) == MAX_CALLS:
                 message = f"{self.model} sent more than {MAX_CALLS} tool calls"
                 raise StreamBrokenError(message)
-            called = {"name": "", "arguments": ""}
-            call = {"id": f"call_{len(self.tool_calls)}", "type": "function", "function": called}
+            called, known = {"name": "", "arguments": ""}, None
+            # The id is ours: a model may have written the other one. Nine characters suit all servers.
+            call = {"id": token_hex(5)[:9], "type": "function", "function": called}
             self.tool_calls.append(call)
-            known = None
-        if known is None:  # later ones are of a piece, and not of the call
-            call["id"] = given or call["id"]
-            self._calls[at] = call, given
+        self._calls[at] = call, known or given  # later ids are of a piece, and not of the call
         call["function"]["name"] += function.get("name") or ""
         call["function"]["arguments"] += function.get("arguments") or ""
         if len(call["function"]["arguments"]) + len(call["function"]["name"]) > MAX_ARGUMENTS:
@@ -268,12 +317,16 @@ class OpenAIRelay(Relay):
                 error = RateLimitError(f"{self.model} asks for fewer requests: {why}")
                 error.retry_after = seconds_in(response.headers.get("Retry-After"))
                 return error
-            case 400 | 413 | 422:
-                return RefusedRequestError(f"{self.model} refused the request: {why}")
+            case 400 | 413 | 422 if self._for_client and self._attempts == 1:
+                return RefusedRequestError(f"the upstream refused the request: {why}")
+            case 400 | 413 | 422:  # what it says may quote an answer that was not judged
+                return BackendError(f"{self.model} refused the request: {response.status}")
         return BackendError(f"{self.model} failed: {why}")
 
     def _broken(self, error: Exception, *, answered: bool) -> BackendError:
-        why = self._shown(error) or type(error).__name__
+        why = type(error).__name__  # what was read from the wire may be in its words
+        if isinstance(error, (aiohttp.ClientConnectorError, OSError)):
+            why = self._shown(error) or why
         if answered:
             return StreamBrokenError(f"{self.model} broke off in mid-stream: {why}")
         return ConnectionFailedError(f"{self.model} does not answer: {why}")
@@ -342,6 +395,7 @@ def _usage(reported: Any) -> Usage | None:
     if not isinstance(reported, dict):
         return None
     written, read = reported.get("completion_tokens"), reported.get("prompt_tokens")
-    if type(written) is not int or written <= 0:
+    if type(written) is not int or not 0 < written <= MAX_TOKENS:
         return None
-    return Usage(read if type(read) is int else None, written, source="backend")
+    known = type(read) is int and 0 <= read <= MAX_TOKENS
+    return Usage(read if known else None, written, source="backend")

@@ -42,8 +42,9 @@ class TokenLogprob(NamedTuple):
 REFUSAL = "The rest of this answer was withheld: it did not meet the rules of this service."
 """Says nothing of what was withheld, nor of the rules: both may be what must not be said."""
 
-_OWN = frozenset({"model", "messages", "prompt", "stream", "stream_options", "n"})
-_REFUSED = {
+OWN = frozenset({"model", "messages", "prompt", "stream", "stream_options", "n"})
+"""What of a request is the gateway's own business: all else goes through."""
+REFUSED = {
     "functions": "functions are not served; use tools",
     "function_call": "function_call is not served; use tool_choice",
     "audio": "sound is not served",
@@ -88,6 +89,12 @@ class Asked:
     options: Mapping[str, Any]
     stream: bool
     wants_usage: bool
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the answer is to be JSON."""
+        wanted = self.options.get("response_format")
+        return isinstance(wanted, dict) and wanted.get("type") != "text"
 
     @property
     def turns(self) -> tuple[Message, ...]:
@@ -136,7 +143,7 @@ def asked(body: bytes, kind: Kind) -> Asked:
     if given.get("n") not in (None, 1):
         message = "n must be 1: a run judges one answer"
         raise BadRequestError(message, param="n")
-    for name, why in _REFUSED.items():
+    for name, why in REFUSED.items():
         if given.get(name) not in (None, False):
             raise BadRequestError(why, param=name)
     stream, stream_options = given.get("stream") or False, given.get("stream_options") or {}
@@ -147,7 +154,7 @@ def asked(body: bytes, kind: Kind) -> Asked:
         kind,
         model,
         _messages(given) if kind == "chat" else _prompt(given),
-        {name: value for name, value in given.items() if name not in _OWN and value is not None},
+        {name: value for name, value in given.items() if name not in OWN and value is not None},
         stream,
         stream_options.get("include_usage") is True,
     )

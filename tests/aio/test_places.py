@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from streamval.aio.places import FullError, Places
+from streamval.aio.places import ClosedError, FullError, Places
 
 
 async def test_first_come_first_served_and_the_rest_refused():
@@ -48,3 +48,23 @@ async def test_whoever_is_cancelled_takes_no_place_along():
         for task in tasks:
             if not task.cancelled():
                 task.exception()
+
+
+async def test_when_it_is_closed_who_waits_is_refused_and_who_runs_goes_on():
+    places = Places(1, 5)
+    async with places.one():
+
+        async def wait():
+            async with places.one():
+                pass
+
+        waiting = [asyncio.ensure_future(wait()) for _ in range(3)]
+        while places.waiting < 3:
+            await asyncio.sleep(0)
+        places.close()
+        refused = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in refused] == [ClosedError] * 3
+        assert places.running == 1
+    assert places.running == 0
+    with pytest.raises(ClosedError):
+        await wait()

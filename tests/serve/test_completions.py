@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from tests.support.gateway import ASK, chat, client_of, gateway
+from tests.support.gateway import ASK, FILE, chat, client_of, gateway
 from tests.support.upstream import frame, upstream, words
 
 BAD = "One is fine. Two is forbidden here. Three is fine."
@@ -249,3 +249,83 @@ async def test_a_client_that_reads_nothing_keeps_neither_its_place_nor_its_upstr
             await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
             while serving.places.running:
                 await asyncio.sleep(0.01)
+
+
+async def test_who_reads_nothing_is_not_waited_for_with_the_news_of_a_failure(monkeypatch):
+    monkeypatch.setattr("streamval.serve.completions.FAREWELL_SECONDS", 0.2)
+    script = ["One is " + "very " * 2_000_000 + "fine. Two", "RESET"]
+    settings = ", ping_seconds: 3600, run_seconds: 3600"
+    async with upstream(script) as behind, gateway(behind.url, server=settings) as serving:
+        host, port = serving.url.removeprefix("http://").split(":")
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect((host, int(port)))
+            body = json.dumps({"model": "plain", "messages": ASK, "stream": True}).encode()
+            head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall(head.encode() + body)
+            while not behind.requests:
+                await asyncio.sleep(0.01)
+            while serving.places.running:
+                await asyncio.sleep(0.01)
+
+
+async def test_requests_that_wait_are_refused_when_the_server_is_told_to_stop():
+    script = [*words("One is fine. Two is"), 1.0, " too."]
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url, server=", max_runs: 1") as serving,
+        httpx.AsyncClient(trust_env=False, base_url=serving.url, timeout=60) as client,
+    ):
+        body = {"model": "plain", "messages": ASK}
+        asking = [
+            asyncio.ensure_future(client.post("/v1/chat/completions", json=body)) for _ in range(4)
+        ]
+        while not behind.requests or serving.places.waiting < 3:
+            await asyncio.sleep(0.01)
+        serving.drain()
+        answers = await asyncio.gather(*asking)
+    assert sorted(answer.status_code for answer in answers) == [200, 503, 503, 503]
+    refused = [answer.json()["error"]["code"] for answer in answers if answer.status_code == 503]
+    assert refused == ["draining"] * 3
+    assert len(behind.requests) == 1
+
+
+async def test_who_still_runs_when_the_time_to_drain_is_over_is_told_in_json():
+    stalls = ["STALL"]
+    async with (
+        upstream(stalls) as behind,
+        gateway(behind.url, server=", drain_seconds: 0.6") as serving,
+        httpx.AsyncClient(trust_env=False, base_url=serving.url, timeout=60) as client,
+    ):
+        body = {"model": "plain", "messages": ASK}
+        asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
+        while not behind.requests:
+            await asyncio.sleep(0.01)
+        serving.server.handle_exit(15, None)
+        answer = await asking
+        await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "draining"
+
+
+async def test_the_log_has_no_text_of_what_was_judged(caplog):
+    file = FILE.replace(
+        "[{{forbidden_words: [forbidden]}}]", "[{{python: 'tests.serve.test_completions:quotes'}}]"
+    )
+    caplog.set_level(logging.INFO, "streamval.serve")
+    async with (
+        upstream(words("A SECRET here. And more.")) as behind,
+        gateway(behind.url, file=file) as serving,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        body = {"model": "careful", "messages": ASK}
+        answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+    assert "SECRET" not in answer.text
+    assert "SECRET" not in caplog.text
+    assert caplog.records
+
+
+def quotes(text):
+    """A user's rule that raises with the text."""
+    raise ValueError(f"cannot judge {text}")

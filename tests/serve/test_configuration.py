@@ -85,6 +85,7 @@ def test_each_problem_is_told_once_and_where_it_is():
         ({"repair": {"loop_budget": 3, "mode": "ask"}}, False),
         ({"repair": {"loop_budget": 3}, "release": "all"}, False),
         ({"repair": {"loop_budget": 1}}, False),
+        ({"chunking": None}, False),
         ({}, False),
     ],
 )
@@ -97,3 +98,9 @@ def test_without_keys_only_loopback_is_served():
     with pytest.raises(ValidationError, match="without keys it serves loopback only"):
         ServerSettings(host="0.0.0.0")
     assert ServerSettings(host="0.0.0.0", keys=["sk-12345678"]).host == "0.0.0.0"
+
+
+def test_rules_need_more_to_judge_than_a_delta():
+    places = [place for place, _ in problems_in(configuration("no_secrets", chunking=None))]
+    assert places == [("models", "b", "chunking")]
+    assert not [*problems_in(configuration("no_secrets", chunking=None, release="all"))]

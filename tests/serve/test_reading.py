@@ -123,6 +123,23 @@ def test_every_mistake_is_named_at_its_line():
             "line 4: upstreams.local: there is no",
         ),
         (("max_runs: 256", "ping_seconds: 1.0e+300"), "line 18: server.ping_seconds"),
+        (("max_runs: 256", "run_seconds: true"), "line 18: server.run_seconds"),
+        (('"https://example.com/v1"', '"https://x/v1", options: {n: 3}'), "options.n: is not sent"),
+        (
+            (
+                '"https://example.com/v1"',
+                '"https://x/v1", options: {response_format: {type: text}}',
+            ),
+            "options.response_format: is not sent",
+        ),
+        (
+            ('"https://example.com/v1"', '"https://x/v1", options: {tools: 5}'),
+            "options.tools: tools must be a list",
+        ),
+        (
+            ('"https://example.com/v1"', '"https://x/v1", options: {user: 2026-11-22}'),
+            "options.user: cannot be sent as JSON",
+        ),
         (("models:", "modles:"), "models: is missing"),
         (("chunking: sentence", "chunking: [sentence"), "is no YAML"),
         (("  main:", "\tmain:"), "line 3: is no YAML"),

@@ -1,8 +1,10 @@
 """Tests of `streamval.serve.tools`: a tool call is judged before anybody could act on it."""
 
 import json
+import re
 import time
 
+import httpx
 import openai
 import pytest
 
@@ -72,11 +74,8 @@ async def test_a_valid_call_comes_whole_in_one_frame():
     assert (whole.finish_reason, reason, asked) == ("tool_calls", "tool_calls", 1)
     assert len(calls) == 1
     for one in (whole.message.tool_calls[0], calls[0]):
-        assert (one.id, one.function.name, one.function.arguments) == (
-            "call_1",
-            "weather",
-            arguments,
-        )
+        assert (one.function.name, one.function.arguments) == ("weather", arguments)
+        assert re.fullmatch("[0-9a-f]{9}", one.id)  # ours: nobody has judged the other one
 
 
 async def test_calls_that_all_have_index_0_are_told_apart_by_their_names_and_ids():
@@ -93,25 +92,22 @@ async def test_calls_that_all_have_index_0_are_told_apart_by_their_names_and_ids
         frame({}, "tool_calls"),
     ]
     whole, (calls, _, _), _ = await answered("careful", script)
-    assert [(one.id, one.function.arguments) for one in whole.message.tool_calls] == [
-        ("a", '{"city": "Rome"}'),
-        ("b", '{"city": "Oslo"} '),
-    ]
-    assert [(one.index, one.id) for one in calls] == [(0, "a"), (1, "b")]
+    said = ['{"city": "Rome"}', '{"city": "Oslo"} ']
+    assert [one.function.arguments for one in whole.message.tool_calls] == said
+    assert [(one.index, one.function.arguments) for one in calls] == [*enumerate(said)]
+    assert len({one.id for one in calls}) == 2
 
 
 async def test_an_id_may_come_after_its_name():
     piece = {"index": 0, "function": {"name": "weather", "arguments": '{"city":'}}
-    later = {"index": 0, "id": "late", "function": {"arguments": ' "Rome"}'}}
+    later = {"index": 0, "id": "late", "function": {"name": "", "arguments": ' "Rome"}'}}
     script = [
         frame({"tool_calls": [piece]}),
         frame({"tool_calls": [later]}),
         frame({}, "tool_calls"),
     ]
     whole, _, _ = await answered("careful", script)
-    assert [(one.id, one.function.arguments) for one in whole.message.tool_calls] == [
-        ("late", '{"city": "Rome"}')
-    ]
+    assert [one.function.arguments for one in whole.message.tool_calls] == ['{"city": "Rome"}']
 
 
 @pytest.mark.parametrize(
@@ -123,6 +119,12 @@ async def test_an_id_may_come_after_its_name():
         call('{"city": "Rome", "to": "/etc"}'),
         call('{"city": "Ro'),
         call('{"city": "A forbidden place"}'),
+        call('{"city": "A\\nforbidden place"}'),
+        call('{"city": "A\\u0009\\u0066orbidden place"}'),
+        call('{"city": "A forbidden place", "city": "Rome"}'),
+        call('{"city": "Rome", "days": 3, "days": 4}'),
+        call('{"city": "Rome", "days": NaN}'),
+        call("[" * 100_000),
         call('{"city": "Rome"}', "delete_all"),
     ],
 )
@@ -131,6 +133,66 @@ async def test_a_call_that_is_not_valid_never_arrives(script):
     assert (whole.message.tool_calls, calls) == (None, [])
     assert (whole.finish_reason, reason, refusal) == ("content_filter", "content_filter", REFUSAL)
     assert asked == 3  # it was repaired as often as it may be
+
+
+async def test_no_arguments_are_sent_as_an_empty_object():
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
+    piece = {"index": 0, "id": "x", "function": {"name": "now"}}
+    script = [frame({"tool_calls": [piece]}), frame({}, "tool_calls")]
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        whole = await client.chat.completions.create(model="plain", messages=ASK, tools=[tool])
+    assert whole.choices[0].message.tool_calls[0].function.arguments == "{}"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"a": "A\\nforbidden thing"}',
+        '{"a": "\\u0066orbidden"}',
+        '{"a": "\\u0066orbidden", "a": "ok"}',
+        '{"\\tforbidden": 1}',
+        '[["\\u0066orbidden"]]',
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_is_hidden_in_json_is_not_sent_however_it_comes(written, stream):
+    """By escapes, by a key that is there twice, and by deltas that are judged one by one."""
+    pieces = [written[at : at + 3] for at in range(0, len(written), 3)]
+    async with (
+        upstream(pieces) as behind,
+        gateway(behind.url) as serving,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        asked = {"model": "strict", "messages": ASK, "stream": stream}
+        asked["response_format"] = {"type": "json_object"}
+        answer = await client.post(f"{serving.url}/v1/chat/completions", json=asked)
+        assert answer.status_code == 400, answer.text
+        assert "orbidden" not in answer.text
+        asked["model"] = "careful"  # which keeps what was good, and refuses the rest
+        answer = await client.post(f"{serving.url}/v1/chat/completions", json=asked)
+        assert "content_filter" in answer.text
+        assert "orbidden" not in answer.text
+
+
+async def test_json_with_rules_is_held_until_all_of_it_is_judged():
+    script = ['{"a": "for', "bid", 'den thing", "b": 1}']
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        for model, sent in (("careful", ""), ("plain", "".join(script))):
+            stream = await client.chat.completions.create(
+                model=model, messages=ASK, stream=True, response_format={"type": "json_object"}
+            )
+            text = ""
+            async for chunk in stream:
+                text += chunk.choices[0].delta.content or ""
+            assert text == sent
 
 
 async def test_a_repair_makes_it_valid():

@@ -120,7 +120,7 @@ async def test_text_completions_have_log_probabilities_of_their_own_shape():
         {"tokens": ["One"], "token_logprobs": []},
         {"tokens": ["One"]},
         {"tokens": [7], "token_logprobs": [-1]},
-        {"tokens": ["One"], "token_logprobs": [None]},
+        {"tokens": ["One"], "token_logprobs": [10**400]},
         {"content": [{"token": "One"}]},
         {"content": 7},
         7,
@@ -136,6 +136,106 @@ async def test_a_log_probability_that_json_cannot_write_is_the_least_one():
     raw += b'[{"token": "One", "logprob": -Infinity}]}}]}\n\n'
     _, relay = await spoken([raw])
     assert [known.logprob for known in relay.logprobs] == [IMPOSSIBLE]
+
+
+async def test_a_token_of_which_nothing_is_known_is_left_out():
+    said = {"tokens": ["O", "ne"], "token_logprobs": [None, -0.5]}
+    _, relay = await spoken([{"choices": [{"text": "One", "logprobs": said}]}])
+    assert [*relay.logprobs] == [(3, "ne", -0.5)]
+
+
+async def test_a_character_in_two_deltas_counts_as_one():
+    def said(text):
+        return frame({"content": text}, logprobs={"content": [{"token": text, "logprob": -1}]})
+
+    script = [said("Hi "), said("\ud83d"), said("\ude00"), said(" there.")]
+    async with upstream(script) as behind, gateway(behind.url) as serving:
+        async with openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client:
+            whole = await client.chat.completions.create(model="plain", messages=ASK, logprobs=True)
+    assert whole.choices[0].message.content == "Hi \U0001f600 there."
+    got = [entry.token for entry in whole.choices[0].logprobs.content]
+    assert got == ["Hi ", " there."]
+
+
+def entries(text):
+    """A text as deltas, each with its log probability."""
+    return [
+        frame({"content": piece}, logprobs={"content": [{"token": piece, "logprob": -1}]})
+        for piece in words(text)
+    ]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("repair", ["{loop_budget: 2}", "{loop_budget: 2, mode: ask}"])
+async def test_log_probabilities_over_a_repair_are_of_the_text_that_stands(repair, stream):
+    def script(_, before):
+        return entries(" Two is good. So." if before else "One is fine. Two is forbidden here. X.")
+
+    file = FILE.replace("{{loop_budget: 3}}", repair.replace("{", "{{").replace("}", "}}"))
+    async with upstream(script) as behind, gateway(behind.url, file=file) as serving:
+        async with openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client:
+            asked = {"model": "careful", "messages": ASK, "logprobs": True, "stream": stream}
+            answer = await client.chat.completions.create(**asked)
+            choices = answer.choices if not stream else [c async for k in answer for c in k.choices]
+    known = [entry for choice in choices if choice.logprobs for entry in choice.logprobs.content]
+    # A token that ends beyond its chunk ("fine. ") is left out.
+    added = (
+        [] if "ask" in repair else [" ", "Two ", "is ", "So."]
+    )  # asked in words, no place is known
+    assert [entry.token for entry in known] == ["One ", "is ", *added]
+
+
+async def test_done_is_the_end_though_the_connection_stays_open():
+    script = [*words("One is fine."), frame({}, "stop"), b"data: [DONE]\n\n", "STALL"]
+    deltas, _ = await spoken(script)
+    assert "".join(delta.text for delta in deltas) == "One is fine."
+
+
+async def test_an_answer_that_is_too_long_is_broken_off(monkeypatch):
+    monkeypatch.setattr("streamval.serve.upstream.MAX_ANSWER", 10_000)
+    for script in ([frame({"content": "x" * 999})] * 20, [frame({}, x="x" * 999)] * 20):
+        with pytest.raises(StreamBrokenError, match="more than 10,000 bytes"):
+            await spoken(script)
+
+
+async def test_what_an_upstream_quotes_of_a_repair_or_to_a_judge_is_not_told():
+    quoting = (400, "Content-Type: application/json", b'{"error": {"message": "so: SECRET"}}')
+
+    def on_repair(_, before):
+        return quoting if before else words("One is fine. Two is forbidden here. Three.")
+
+    def to_judge(body, _):
+        return words("A SECRET.") if "Be polite" not in json.dumps(body) else quoting
+
+    judged = FILE.replace("[{{forbidden_words: [forbidden]}}]", '[{{judge: "Be polite."}}]')
+    for script, file in ((on_repair, FILE), (to_judge, judged)):
+        async with (
+            upstream(script) as behind,
+            gateway(behind.url, file=file) as serving,
+            httpx.AsyncClient(trust_env=False) as client,
+        ):
+            for model in ("careful", "whole"):
+                behind.requests.clear()
+                body = {"model": model, "messages": ASK}
+                answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
+                assert answer.status_code in (200, 502), answer.text
+                assert "SECRET" not in answer.text
+                assert "openai/m" not in answer.text
+
+
+async def test_a_judges_backend_keeps_nothing_beside_the_text():
+    """One serves many streams at a time, as the pipeline of a job does."""
+    call = {"index": 0, "function": {"name": "x", "arguments": "{}"}}
+    script = [*entries("One is fine."), frame({"tool_calls": [call]}), frame({}, "stop")]
+    async with upstream(script) as behind:
+        endpoint = endpoint_of(Upstream(model="openai/m", api_base=behind.url))
+        judge = endpoint.judge()
+        request = GenerationRequest((Message("user", "Hi"),))
+        for _ in range(3):
+            said = [delta.text async for delta in judge.stream(request)]
+            assert "".join(said) == "One is fine."
+            assert (judge.tool_calls, len(judge.logprobs)) == ([], 0)
+        await endpoint.aclose()
 
 
 async def test_a_text_completion_has_no_tools():
