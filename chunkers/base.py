@@ -149,8 +149,9 @@ class PendingChunker(ABC):
         end = len(head)
         lead = end - len(text)
         if self.keep_indent and lead:
-            lead = head.rfind("\n", 0, lead) + 1
-            text = head[lead:]
+            indented = head.rfind("\n", 0, lead) + 1
+            if self._max_chars is None or end - indented <= self._max_chars:
+                lead, text = indented, head[indented:]
         start = self._start
         chunk = Chunk(text, self._index, start + lead, start + end, head[:lead])
         self._drop(end, pending[end:])

@@ -263,7 +263,7 @@ def _no_constant(name: str) -> None:
 
 
 def decoded(written: str) -> str:
-    """JSON without escapes, as far as JSON can be; what is none as it is.
+    r"""JSON without escapes, as far as JSON can be; what is none as it is.
 
     A line break within a string becomes a space: written as an escape, its letter would stand before the word
     that follows. Of a key that an object repeats each value stays, and a number stays as it was written.
@@ -272,7 +272,7 @@ def decoded(written: str) -> str:
         RecursionError: If it is nested too deeply.
 
     Example:
-        >>> decoded('{"a": "\\u0062ad", "a": "so\\nbad", "n": 1e2}')
+        >>> decoded(r'{"a": "\u0062ad", "a": "so\nbad", "n": 1e2}')
         '{"a": "bad", "a": "so bad", "n": 1e2}'
     """
     try:

@@ -114,6 +114,7 @@ def test_a_copy_goes_on_from_there_without_touching_the_original(name, text, at)
 
 @pytest.mark.parametrize("name", [name for name in CHUNKERS if "bounded" in name])
 @given(text=texts)
+@example(text="word       code\n")  # an indent as long as a chunk may be
 @settings(max_examples=100, deadline=None)
 def test_max_chars_bounds_every_chunk(name, text):
     chunker = CHUNKERS[name]()
