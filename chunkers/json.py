@@ -121,7 +121,7 @@ class JSONChunker(PendingChunker):
     Args:
         root: Look for an ``"object"``, or an ``"array"``, only.
         max_chars: A chunk that grows to this length is cut there, and has no path; what is left of
-            its value is a chunk with the path and the whole value.
+            its value, if anything is, is a chunk with the path and the whole value.
 
     Example:
         >>> chunker = JSONChunker()
@@ -150,7 +150,9 @@ class JSONChunker(PendingChunker):
         chunks: list[Chunk] = []
         for event in self._reader.feed(delta):
             self._unused.append(event)
-            if event.kind in ("value", "end"):
+            # A number is complete with what follows it: all of it may have been cut off already.
+            left = self._read_from + event.end > self._start
+            if event.kind in ("value", "end") and left:
                 chunks.append(self._cut(event))
         return chunks
 

@@ -88,6 +88,7 @@ def sliced(text, sizes):
 @example(text="a\r\n\r\nb", sizes=[2])
 @example(text='{"a": 1word ', sizes=[6])
 @example(text='{"a": null.5, "b": 01}', sizes=[1])
+@example(text="word [-2.5e31. one ", sizes=[1])
 @settings(max_examples=150, deadline=None)
 def test_the_same_chunks_however_the_text_is_sliced_each_verbatim(name, text, sizes):
     make = CHUNKERS[name]
