@@ -14,14 +14,14 @@ help: ## List the targets
 demo: $(VENV)/.local ## Watch a real model being checked, cancelled, repaired and finished
 	$(BIN)/streamval demo
 
-# Side by side, a process a processor; what loads the model stays in one of them.
+# One process for each processor; the tests that load the model run in one of them.
 test: $(VENV)/.dev ## Run every test: unit, property, chaos, notebooks, and the embedded model
 	$(BIN)/python -X dev -m pytest -n auto --dist loadgroup --durations 10
 
 test-fast: $(VENV)/.dev ## The same without the embedded model, the notebooks and the chaos test
 	$(BIN)/python -X dev -m pytest -n auto -m "not local_model and not slow"
 
-# Ray takes 600 MB, so it has an environment of its own, which the other tests do without.
+# Ray takes 600 MB, so it has an environment of its own, which the other tests do not need.
 test-ray: $(VENV)-ray/.installed ## Test the batch on a real Ray cluster on this machine
 	$(VENV)-ray/bin/python -m pytest -W default -p no:cacheprovider tests/batch/test_ray.py
 
@@ -33,7 +33,7 @@ lint: $(VENV)/.dev shipped ## Lint, check the formatting, and that imports go on
 	$(BIN)/ruff format --check
 	cd build/shipped && ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
-format: $(VENV)/.dev ## Format, and mend what the linter can
+format: $(VENV)/.dev ## Format, and fix what the linter can fix
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
@@ -67,7 +67,7 @@ bench-gateway: $(VENV)/.dev build/peers/.installed ## Measure the gateway beside
 bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of forty planted violations, beside five peers
 	$(BIN)/python tests/benchmarks/exposure.py $(call peers,$(PEERS))
 
-bench-batch: $(VENV)/.dev $(VENV)-ray/.installed ## Measure a job's books at 10,000 and a million rows, beside Ray Data
+bench-batch: $(VENV)/.dev $(VENV)-ray/.installed ## Measure jobs of 10,000 and a million rows beside Ray Data
 	$(BIN)/python tests/benchmarks/batch.py --ray $(VENV)-ray/bin/python
 
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamval.chunkers.base import not_sound
 from streamval.errors import UsageError
 from streamval.types.audio import PCM, AudioChunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _VAD_RATES = (8000, 16000, 32000, 48000)
 _VAD_FRAME = 0.03
 
 
 class AudioChunker(ABC):
-    """What the chunkers of sound share: the pending bytes. Bytes in, bytes out.
+    """The base class of the chunkers of sound: it keeps the pending bytes.
 
-    The same chunks come out however the bytes are sliced, in the middle of a sample included; each
-    is verbatim, and joined they are the sound.
+    The chunks do not depend on how the bytes are sliced, even inside a sample. Each chunk
+    is verbatim, and all chunks joined are the sound.
     """
 
     audio = True
@@ -34,13 +32,13 @@ class AudioChunker(ABC):
 
     @abstractmethod
     def cuts(self) -> Iterator[int]:
-        """The sizes of the chunks that the pending bytes begin with. Called when bytes have come."""
+        """Yield the size of each complete chunk at the start of the pending bytes. Called for each delta."""
 
     def feed(self, delta: bytes) -> list[AudioChunk]:
         """Take the next bytes; return the chunks that they complete.
 
         Raises:
-            DeltaTypeError: If they are none.
+            DeltaTypeError: If `delta` is not bytes.
         """
         if not isinstance(delta, (bytes, bytearray, memoryview)):
             raise not_sound(delta)
@@ -48,7 +46,7 @@ class AudioChunker(ABC):
         return [self._cut(size) for size in self.cuts()]
 
     def flush(self) -> list[AudioChunk]:
-        """What is left. Feeding may go on afterwards."""
+        """Return the rest. More may be fed afterwards."""
         return [self._cut(len(self._pending))] if self._pending else []
 
     def _cut(self, size: int) -> AudioChunk:
@@ -67,7 +65,7 @@ class AudioChunker(ABC):
 
 
 class FrameChunker(AudioChunker):
-    """Cuts sound every so many seconds.
+    """Cuts sound at a fixed duration.
 
     Args:
         seconds: How long a chunk is; the last one may be shorter.
@@ -76,7 +74,7 @@ class FrameChunker(AudioChunker):
         channels: How many.
 
     Raises:
-        UsageError: If one of them cannot be.
+        UsageError: If an argument cannot work.
 
     Example:
         >>> chunker = FrameChunker(0.5, sample_rate=8000)
@@ -88,13 +86,12 @@ class FrameChunker(AudioChunker):
         self, seconds: float = 0.5, *, sample_rate: int = 16000, width: int = 2, channels: int = 1
     ) -> None:
         if not 0 < seconds < inf:
-            message = f"a chunk must be longer than 0 seconds, and end, not {seconds!r}"
-            raise UsageError(message)
+            raise UsageError(f"a chunk must be longer than 0 seconds and finite, not {seconds!r}")
         super().__init__(PCM(sample_rate, width, channels))
         self._size = self.pcm.size(seconds)
 
     def cuts(self) -> Iterator[int]:
-        """As often as there is enough."""
+        """Yield the fixed size while enough bytes are pending."""
         while len(self._pending) >= self._size:
             yield self._size
 
@@ -108,14 +105,14 @@ class SilenceChunker(AudioChunker):
 
     Args:
         pause: Seconds of silence that end a chunk.
-        aggressiveness: From 0 (takes much for speech) to 3 (little).
-        max_seconds: A chunk that grows so long is cut there; `None` for no bound.
+        aggressiveness: From 0 (classifies most sound as speech) to 3 (least).
+        max_seconds: The longest chunk; a longer one is cut. `None` for no limit.
         sample_rate: 8,000, 16,000, 32,000 or 48,000.
-        width: 2: the detection knows no other.
-        channels: How many; the first one is listened to.
+        width: 2, the only width that the detector supports.
+        channels: How many; speech is detected in the first.
 
     Raises:
-        UsageError: If one of them cannot be, or the extra is not installed.
+        UsageError: If an argument cannot work, or the extra is not installed.
     """
 
     def __init__(
@@ -128,15 +125,15 @@ class SilenceChunker(AudioChunker):
         width: int = 2,
         channels: int = 1,
     ) -> None:
-        if sample_rate not in _VAD_RATES or width != 2:  # noqa: PLR2004  16 bits
-            message = (
+        if sample_rate not in _VAD_RATES or width != 2:
+            raise UsageError(
                 f"voice is detected at {', '.join(map(str, _VAD_RATES))} samples a second of 2 "
                 f"bytes, not at {sample_rate} of {width}; resample, or use a FrameChunker"
             )
-            raise UsageError(message)
         if not 0 < pause < inf or not (max_seconds is None or 0 < max_seconds < inf):
-            message = f"pause and max_seconds must be above 0, not {pause!r} and {max_seconds!r}"
-            raise UsageError(message)
+            raise UsageError(
+                f"pause and max_seconds must be above 0, not {pause!r} and {max_seconds!r}"
+            )
         super().__init__(PCM(sample_rate, width, channels))
         self._aggressiveness = aggressiveness
         self._detector = _detector(aggressiveness)
@@ -148,7 +145,7 @@ class SilenceChunker(AudioChunker):
         self._silent = 0
 
     def cuts(self) -> Iterator[int]:
-        """Behind each pause that follows speech."""
+        """Yield the size of each chunk that ends with a pause after speech, or at `max_seconds`."""
         while len(self._pending) >= self._heard + self._step:
             step = bytes(self._pending[self._heard : self._heard + self._step])
             self._heard += self._step
@@ -162,16 +159,15 @@ class SilenceChunker(AudioChunker):
                 yield size
 
     def flush(self) -> list[AudioChunk]:
-        """What is left. Feeding may go on afterwards."""
+        """Return the rest. More may be fed afterwards."""
         self._heard, self._silent, self._spoken = 0, 0, False
-        # The detection remembers what it has heard; what comes is another sound.
+        # The detector keeps state, which does not apply to the next sound.
         self._detector = _detector(self._aggressiveness)
         return super().flush()
 
     def __copy__(self) -> AudioChunker:
         if self._start or self._pending:
-            message = "a SilenceChunker in use cannot be copied, as its detection cannot"
-            raise UsageError(message)
+            raise UsageError("cannot copy a SilenceChunker in use: its detector cannot be copied")
         twin = super().__copy__()
         assert isinstance(twin, SilenceChunker)
         twin._detector = _detector(self._aggressiveness)  # noqa: SLF001  one of us
@@ -190,9 +186,9 @@ def _detector(aggressiveness: int) -> Any:
     try:
         import webrtcvad  # an optional extra
     except ImportError:
-        message = "SilenceChunker needs an extra: pip install 'streamval-llm[audio]'"
-        raise UsageError(message) from None
+        raise UsageError(
+            "SilenceChunker needs an extra: pip install 'streamval-llm[audio]'"
+        ) from None
     if aggressiveness not in range(4):
-        message = f"aggressiveness goes from 0 to 3, not {aggressiveness!r}"
-        raise UsageError(message)
+        raise UsageError(f"aggressiveness must be from 0 to 3, not {aggressiveness!r}")
     return webrtcvad.Vad(aggressiveness)

@@ -1,7 +1,7 @@
-"""What a chunker is, and what the chunkers of text share.
+"""The `Chunker` protocol, and the base classes of the chunkers of text.
 
 A chunker is a plain object: `feed` takes a delta and returns the chunks it completes, `flush`
-returns what is left. It knows nothing of observables or tasks, so a test of one is a plain call.
+returns the rest. It has no observables or tasks, so a test is a plain call.
 
 The laws that every chunker here keeps, checked by property tests:
 
@@ -14,14 +14,12 @@ The laws that every chunker here keeps, checked by property tests:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from streamval.errors import DeltaTypeError, UsageError
 from streamval.types.chunks import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 @runtime_checkable
@@ -32,7 +30,7 @@ class Chunker(Protocol):
         """Take the next piece of text; return the chunks it completes."""
 
     def flush(self) -> list[Chunk]:
-        """Return what is left. Feeding may go on afterwards."""
+        """Return the rest. More may be fed afterwards."""
 
 
 @runtime_checkable
@@ -40,33 +38,32 @@ class Resumable(Protocol):
     """A chunker whose chunks depend on all text before them, such as `JSONChunker`."""
 
     def resume(self, text: str) -> None:
-        """Go on behind a text that was cut already. Called before anything is fed."""
+        """Continue after a text that has been cut already. Called before anything is fed."""
 
 
 class ChunkingStrategy(ABC):
-    """A stateless way to split text, for those who would rather not keep state.
+    """Splits text without keeping state.
 
-    Accepted wherever a chunker is, and driven incrementally: it sees the text since the last
-    chunk. The chunks are the same however the text is sliced if `split` decides on what is before
-    a boundary, never on where the text happens to end.
+    Accepted wherever a chunker is. `split` is called again as text arrives, with the text since the last
+    chunk. The chunks do not depend on how the text is sliced if `split` looks only at the text before
+    a boundary, and not at where the text ends.
     """
 
     @abstractmethod
     def split(self, accumulated_text: str) -> list[str]:
-        """The complete chunks of the text, each verbatim, without the trailing fragment."""
+        """Return the complete chunks of the text, each verbatim, without the trailing fragment."""
 
     def flush(self, accumulated_text: str) -> list[str]:
-        """What to make of the text that is left when the stream ends: by default nothing."""
-        del accumulated_text
+        """Return the chunks of the remaining text at the end of the stream; by default an empty list."""
         return []
 
 
 JOIN_AT = 512
-"""Pieces of pending text that are joined into one, as each takes some fifty bytes of its own."""
+"""Number of pending pieces at which they are joined, because each takes about fifty extra bytes."""
 
 
 class PendingChunker(ABC):
-    """What the chunkers of text share: the pending text, and how a chunk is made of it.
+    """The base class of the chunkers of text: it keeps the pending text, and makes chunks from it.
 
     The pending text is kept in pieces and joined only for a chunk, so that a long stretch without
     a boundary costs no more than a short one. Whitespace around a chunk goes to the separator,
@@ -74,15 +71,14 @@ class PendingChunker(ABC):
     """
 
     grain: ClassVar[int | None] = None
-    """How fine it cuts, where that compares: a chunker of a lower grain never cuts across one of
+    """How fine it cuts, or `None`: chunks of a lower grain never reach across a boundary of
     a higher grain. 1 word, 2 sentence or line, 3 paragraph or block."""
 
     keep_indent: ClassVar[bool] = False
 
     def __init__(self, *, max_chars: int | None = None) -> None:
         if max_chars is not None and max_chars < 1:
-            message = f"max_chars must be at least 1, or None for no bound, not {max_chars}"
-            raise UsageError(message)
+            raise UsageError(f"max_chars must be at least 1, or None for no bound, not {max_chars}")
         self._max_chars = max_chars
         self._pieces: list[str] = []
         self._join_at = JOIN_AT
@@ -92,15 +88,15 @@ class PendingChunker(ABC):
 
     @property
     def max_chars(self) -> int | None:
-        """The length at which a chunk is cut, wherever that is; `None` for none."""
+        """The length at which a chunk is cut at the latest; `None` for no limit."""
         return self._max_chars
 
     @abstractmethod
     def advance(self, delta: str) -> list[Chunk]:
         """Take a piece of text of any size; return the chunks it completes."""
 
-    def restart(self) -> None:  # noqa: B027  most have nothing to forget
-        """Forget what was found in the pending text, as it has just been cut off."""
+    def restart(self) -> None:
+        """Reset the search, as the pending text has just been cut."""
 
     def feed(self, delta: str) -> list[Chunk]:
         """Take the next piece of text; return the chunks it completes."""
@@ -118,7 +114,7 @@ class PendingChunker(ABC):
         return chunks
 
     def flush(self) -> list[Chunk]:
-        """Return what is left. Feeding may go on afterwards."""
+        """Return the rest. More may be fed afterwards."""
         chunks = self.emit()
         self.restart()
         return chunks
@@ -130,17 +126,17 @@ class PendingChunker(ABC):
             self._length += len(text)
             if len(self._pieces) >= self._join_at:
                 self.pending()
-                self._join_at *= 2  # ever more seldom, so that joining stays linear
+                self._join_at *= 2  # join ever less often, so that the cost stays linear
 
     def pending(self) -> str:
-        """The text since the last chunk, its separator included."""
+        """Return the text since the last chunk, its separator included."""
         pieces = self._pieces
         if len(pieces) > 1:
             pieces[:] = ("".join(pieces),)
         return pieces[0] if pieces else ""
 
     def emit(self, behind: int = 0) -> list[Chunk]:
-        """Make a chunk of the pending text but for the last `behind` characters."""
+        """Make a chunk of the pending text, without its last `behind` characters."""
         pending = self.pending()
         head = (pending[:-behind] if behind else pending).rstrip()
         text = head.lstrip()
@@ -158,7 +154,7 @@ class PendingChunker(ABC):
         return [chunk]
 
     def drop(self, size: int) -> None:
-        """Take the first `size` characters off the pending text: they are a chunk now."""
+        """Remove the first `size` characters, which have become a chunk, from the pending text."""
         self._drop(size, self.pending()[size:])
 
     def _drop(self, size: int, rest: str) -> None:
@@ -169,7 +165,7 @@ class PendingChunker(ABC):
         self._join_at = JOIN_AT
 
     def _force(self) -> list[Chunk]:
-        """The pending text has reached `max_chars`: cut it at the last whitespace, or there."""
+        """Cut the pending text, which has reached `max_chars`, at its last whitespace or at its end."""
         pending = self.pending()
         lead = len(pending) - len(pending.lstrip())
         space = max(pending.rfind(" "), pending.rfind("\n"))
@@ -179,7 +175,7 @@ class PendingChunker(ABC):
         return chunks
 
     def __copy__(self) -> PendingChunker:
-        """A copy that goes on from here, independent of the original."""
+        """Return an independent copy with the same state."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._pieces = list(self._pieces)
@@ -187,11 +183,11 @@ class PendingChunker(ABC):
 
 
 class TextChunker(PendingChunker):
-    """A chunker that only has to say where to cut: a base for your own.
+    """A base for your own chunkers: a subclass only returns where to cut.
 
     Args:
-        max_chars: A chunk that grows to this length is cut there, at the last whitespace before
-            if there is some. `None` for no bound.
+        max_chars: A chunk that reaches this length is cut at its last whitespace, or there
+            if it has none. `None` for no limit.
 
     Example:
         >>> class Clauses(TextChunker):
@@ -206,14 +202,14 @@ class TextChunker(PendingChunker):
 
     @abstractmethod
     def cuts(self, delta: str) -> Iterable[int]:
-        """Positions in `delta` before which the pending text makes a chunk, ascending.
+        """Return the offsets in `delta` at which a chunk ends, ascending.
 
-        Called once for each piece of text, in order; what must be remembered from one piece to
-        the next lives on `self`, and is reset in `restart`.
+        Called once for each delta, in order. Keep state between deltas on `self`, and reassign it
+        (copies are shallow). Reset in `restart` only state about the pending chunk.
         """
 
     def advance(self, delta: str) -> list[Chunk]:
-        """Cut where `cuts` says."""
+        """Cut at the offsets from `cuts`."""
         chunks: list[Chunk] = []
         done = 0
         for cut in self.cuts(delta):
@@ -225,7 +221,7 @@ class TextChunker(PendingChunker):
 
 
 def shifted(chunk: Chunk, offset: int, index: int = 0, attempt: int = 1) -> Chunk:
-    """The same chunk, `offset` characters and `index` chunks further on, of an attempt."""
+    """Return the chunk shifted by `offset` characters and `index` chunks, with the given attempt."""
     return replace(
         chunk,
         index=chunk.index + index,
@@ -236,7 +232,7 @@ def shifted(chunk: Chunk, offset: int, index: int = 0, attempt: int = 1) -> Chun
 
 
 def not_text(delta: object) -> DeltaTypeError:
-    """The error for a delta that a text chunker cannot take."""
+    """Return the error for a delta that a text chunker cannot take."""
     hint = {
         "NoneType": "skip deltas without content before you yield",
         "bytes": "decode them first; for audio choose a chunker that takes bytes",
@@ -246,7 +242,7 @@ def not_text(delta: object) -> DeltaTypeError:
 
 
 def not_sound(delta: object) -> DeltaTypeError:
-    """The error for a delta that a chunker of sound cannot take."""
+    """Return the error for a delta that a chunker of sound cannot take."""
     message = (
         f"the backend yielded {type(delta).__name__} where sound is expected: yield bytes of PCM, "
         "or choose a chunker of text"

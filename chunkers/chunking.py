@@ -1,39 +1,36 @@
-"""What `chunking=` may be given, and how a chunker is started from it."""
+"""The values of `chunking=`, and the chunker for each."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from streamval.chunkers.base import Chunker, ChunkingStrategy
 from streamval.chunkers.delta import DeltaChunker
 from streamval.chunkers.strategy import StrategyChunker
 from streamval.errors import UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 Chunking: TypeAlias = "str | ChunkingStrategy | Chunker | Callable[[], Chunker] | None"
-"""What `chunking=` takes: an alias, a strategy, a chunker (as a pattern to start from), something
-that makes one, or `None` for a chunk a delta."""
+"""A value of `chunking=`: an alias, a strategy, a chunker (which is copied), a function that makes
+a chunker, or `None` for a chunk a delta."""
 
 _ALIASES = {
-    "sentence": ("sentence", "SentenceChunker"),
-    "word": ("word", "WordChunker"),
-    "paragraph": ("paragraph", "ParagraphChunker"),
-    "line": ("line", "LineChunker"),
-    "markdown": ("markdown", "MarkdownChunker"),
-    "json": ("json", "JSONChunker"),
+    "sentence": "SentenceChunker",
+    "word": "WordChunker",
+    "paragraph": "ParagraphChunker",
+    "line": "LineChunker",
+    "markdown": "MarkdownChunker",
+    "json": "JSONChunker",
 }
 
 
 def start_chunker(chunking: Chunking) -> Chunker:
-    """A fresh chunker from whatever `chunking=` was given.
+    """Return a new chunker for a value of `chunking=`.
 
     Raises:
-        UsageError: If it is nothing that cuts text; the message names what can be given.
+        UsageError: If `chunking` is not a valid value; the message lists the choices.
 
     Example:
         >>> [chunk.text for chunk in start_chunker("word").feed("Hello there ")]
@@ -43,13 +40,13 @@ def start_chunker(chunking: Chunking) -> Chunker:
 
 
 def check_chunking(chunking: Chunking) -> Chunking:
-    """`chunking` itself, if a chunker can be started from it; see `start_chunker`."""
+    """Return `chunking` unchanged, or raise the `UsageError` of `start_chunker`."""
     _maker(chunking)
     return chunking
 
 
 def describe_chunking(chunking: Chunking) -> str:
-    """A name for events: the alias, or the class.
+    """Return a name for events: the alias, or the class.
 
     Example:
         >>> describe_chunking("sentence"), describe_chunking(None)
@@ -64,7 +61,7 @@ def describe_chunking(chunking: Chunking) -> str:
 
 
 def takes_audio(chunking: Chunking) -> bool:
-    """Whether it cuts sound, which is bytes, and not text."""
+    """Return whether the chunker cuts sound (bytes) rather than text."""
     if chunking is None or isinstance(chunking, (str, ChunkingStrategy)):
         return False
     made = chunking if hasattr(chunking, "audio") else start_chunker(chunking)
@@ -72,15 +69,16 @@ def takes_audio(chunking: Chunking) -> bool:
 
 
 def finer(inner: Chunking, outer: Chunking) -> bool:
-    """Whether chunks of `inner` never reach across those of `outer`."""
+    """Return whether chunks of `inner` never reach across a boundary of `outer`."""
     inner_grain, outer_grain = _grain(inner), _grain(outer)
     return inner_grain is not None and outer_grain is not None and inner_grain < outer_grain
 
 
 @cache
 def _chunker_class(alias: str) -> type[Any]:
-    module, name = _ALIASES[alias]
-    chunker: type[Any] = getattr(import_module(f"streamval.chunkers.{module}"), name)
+    import streamval.chunkers as built_in  # lazy: imports only the requested module
+
+    chunker: type[Any] = getattr(built_in, _ALIASES[alias])
     return chunker
 
 
@@ -90,8 +88,9 @@ def _maker(chunking: Chunking) -> Callable[[], Chunker]:
     if isinstance(chunking, str):
         if chunking not in _ALIASES:
             known = ", ".join(repr(alias) for alias in _ALIASES)
-            message = f"no chunking is called {chunking!r}; choose {known}, or give a chunker"
-            raise UsageError(message)
+            raise UsageError(
+                f"no chunking is called {chunking!r}; choose {known}, or give a chunker"
+            )
         return _chunker_class(chunking)
     if isinstance(chunking, ChunkingStrategy):
         return lambda: StrategyChunker(chunking)
@@ -99,24 +98,24 @@ def _maker(chunking: Chunking) -> Callable[[], Chunker]:
         return lambda: deepcopy(chunking)
     if callable(chunking):
         return _checked_factory(chunking)
-    message = (
+    raise UsageError(
         f"chunking cannot be {type(chunking).__name__}; give an alias such as 'sentence', a "
         "ChunkingStrategy, a chunker or a function that makes one, or None for a chunk a delta"
     )
-    raise UsageError(message)
 
 
 def _checked_factory(factory: Callable[[], Any]) -> Callable[[], Chunker]:
     def make() -> Chunker:
         made = factory()
-        # `isinstance(made, Chunker)`, at a tenth of its price: this runs for every attempt.
+        # A tenth of the cost of `isinstance(made, Chunker)`; this runs for every attempt.
         if hasattr(made, "feed") and hasattr(made, "flush"):
             chunker: Chunker = made
             return chunker
         if isinstance(made, ChunkingStrategy):
             return start_chunker(made)
-        message = f"chunking={factory!r} made {type(made).__name__}, which has no feed and flush"
-        raise UsageError(message)
+        raise UsageError(
+            f"chunking={factory!r} made {type(made).__name__}, which has no feed and flush"
+        )
 
     return make
 
@@ -129,6 +128,6 @@ def _grain(chunking: Chunking) -> int | None:
 
 def _grain_of(chunking: object) -> int | None:
     grain = getattr(chunking, "grain", None)
-    # One with a limit cuts wherever it is reached.
+    # A chunker with `max_chars` may cut anywhere, so it has no grain.
     limited = isinstance(getattr(chunking, "max_chars", None), int)
     return grain if isinstance(grain, int) and not limited else None

@@ -7,14 +7,14 @@ from streamval.types.chunks import Chunk
 
 
 class DeltaChunker:
-    """Each delta is a chunk, whitespace and all: what `chunking=None` means."""
+    """Returns each delta as a chunk, including its whitespace. Used for `chunking=None`."""
 
     def __init__(self) -> None:
         self._index = 0
         self._start = 0
 
     def feed(self, delta: str) -> list[Chunk]:
-        """The delta as a chunk."""
+        """Return the delta as a chunk."""
         if not isinstance(delta, str):
             raise not_text(delta)
         if not delta:
@@ -25,5 +25,5 @@ class DeltaChunker:
         return [chunk]
 
     def flush(self) -> list[Chunk]:
-        """Nothing is ever left."""
+        """Return an empty list: no text is pending."""
         return []

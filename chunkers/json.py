@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamval.chunkers.base import PendingChunker, not_text
+from streamval.structured.json_events import JSONEvent, Reading, Root
 from streamval.structured.reader import JSONReader
-from streamval.structured.reading import Reading
 from streamval.types.chunks import Chunk
-
-if TYPE_CHECKING:
-    from streamval.structured.reading import JSONEvent, Root
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class JSONDelta(Chunk):
-    """A chunk of JSON that has been read, so that nothing else has to read it again.
+    """A chunk of JSON with its parse events, so that it is parsed only once.
 
     Attributes:
-        reading: What a `JSONReader` says of it.
+        reading: The result of parsing it with a `JSONReader`.
     """
 
     reading: Reading | None = field(default=None, compare=False, repr=False)
@@ -47,9 +44,9 @@ class JSONChunk(JSONDelta):
     """A chunk of JSON that ends with a value.
 
     Attributes:
-        path: Where its value stands: ``$.people[3].name``. `None` for text that is no JSON.
+        path: The path of its value: ``$.people[3].name``. `None` if the chunk completes no value.
         value: A string, a number, a bool or null, decoded; `None` for the end of an object or
-            array, whose values were chunks of their own.
+            array: its values were separate chunks.
         ends: Whether this is the closing bracket of the object or array at `path`.
     """
 
@@ -59,10 +56,10 @@ class JSONChunk(JSONDelta):
 
 
 class JSONDeltaChunker:
-    """Each delta is a chunk, as with `DeltaChunker`, and is read as JSON on the way.
+    """Returns each delta as a chunk, as `DeltaChunker` does, and parses it as JSON.
 
-    A pipeline with a `format` cuts with it: its schema and its partial values use what is read
-    here.
+    A pipeline with a `format` uses it, so that the schema and the partial values share one
+    parser.
 
     Args:
         root: Look for an ``"object"``, or an ``"array"``, only.
@@ -81,7 +78,7 @@ class JSONDeltaChunker:
         self._start = 0
 
     def feed(self, delta: str) -> list[Chunk]:
-        """The delta as a chunk."""
+        """Return the delta as a chunk."""
         if not isinstance(delta, str):
             raise not_text(delta)
         if not delta:
@@ -93,11 +90,11 @@ class JSONDeltaChunker:
         return [chunk]
 
     def flush(self) -> list[Chunk]:
-        """Nothing is ever left."""
+        """Return an empty list: no text is pending."""
         return []
 
     def resume(self, text: str) -> None:
-        """Go on behind a text that was cut already."""
+        """Continue after a text that has been cut already."""
         self._reader.feed(text)
 
     def __copy__(self) -> JSONDeltaChunker:
@@ -110,18 +107,18 @@ class JSONDeltaChunker:
 class JSONChunker(PendingChunker):
     """Cuts JSON after each value that completes.
 
-    The first object or array in the text is the JSON; a preamble or the opening of a code fence
-    goes to the separator of its first chunk, what follows it (or is no JSON at all) is a last chunk
-    without a path. An object or array is no chunk as a whole, as it can be of any length: its
-    closing bracket is one.
+    The JSON is the first object or array in the text. A preamble or the opening of a code fence
+    becomes the separator of its first chunk. Text after the JSON, or without JSON, is a last chunk
+    without a path. An object or array is not a chunk as a whole, as it can be of any length: its
+    closing bracket is a chunk.
 
-    Cost is linear, memory only for the value that is being written. JSON that breaks is not an
+    Cost is linear, and memory holds only the value that is being written. Invalid JSON is not an
     error here: the rest of the text is one chunk without a path.
 
     Args:
         root: Look for an ``"object"``, or an ``"array"``, only.
-        max_chars: A chunk that grows to this length is cut there, and has no path; what is left of
-            its value, if anything is, is a chunk with the path and the whole value.
+        max_chars: A chunk that reaches this length is cut, and has no path. The rest of its value,
+            if any, is a chunk with the path and the whole value.
 
     Example:
         >>> chunker = JSONChunker()
@@ -150,14 +147,14 @@ class JSONChunker(PendingChunker):
         chunks: list[Chunk] = []
         for event in self._reader.feed(delta):
             self._unused.append(event)
-            # A number is complete with what follows it: all of it may have been cut off already.
+            # A number ends only at the next delimiter, and may have been cut as text before that.
             left = self._read_from + event.end > self._start
             if event.kind in ("value", "end") and left:
                 chunks.append(self._cut(event))
         return chunks
 
     def emit(self, behind: int = 0) -> list[Chunk]:
-        """Text that is no value, as a chunk without a path."""
+        """Return text outside values as a chunk without a path."""
         return [
             JSONChunk(
                 chunk.text,
@@ -171,17 +168,17 @@ class JSONChunker(PendingChunker):
         ]
 
     def _reading(self) -> Reading:
-        """What has been read since the last chunk."""
+        """Return the events since the last chunk."""
         events, self._unused = self._unused, []
         return Reading(events, None, self._reader.error, self._root)
 
     def resume(self, text: str) -> None:
-        """Go on behind a text that was cut already: what comes is the rest of its JSON."""
+        """Continue after a text that has been cut already: the rest of its JSON follows."""
         self._reader.feed(text)
         self._read_from = -len(text)
 
     def flush(self) -> list[Chunk]:
-        """What is left, as text without a path. The next text is looked through afresh."""
+        """Return the rest as text without a path. The next text is searched from its beginning."""
         chunks = super().flush()
         self._reader = JSONReader(root=self._root)
         self._read_from = self._start + self._length

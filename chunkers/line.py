@@ -1,13 +1,11 @@
-"""`LineChunker`: a chunk a line; and what it shares with paragraphs."""
+"""`LineChunker`: a chunk a line; and its base class, which `ParagraphChunker` shares."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 from streamval.chunkers.base import TextChunker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class NewlineChunker(TextChunker):
@@ -23,7 +21,7 @@ class NewlineChunker(TextChunker):
     _in_text = False
 
     def cuts(self, delta: str) -> Iterator[int]:
-        """Just after the newline that completes a gap."""
+        """Yield the offset after each newline that completes a gap."""
         start = 0
         while (newline := delta.find("\n", start)) >= 0:
             if not delta[start:newline].isspace() and newline > start:
@@ -37,7 +35,7 @@ class NewlineChunker(TextChunker):
             self._in_text, self._seen = True, 0
 
     def restart(self) -> None:
-        """No text is pending."""
+        """Reset: no text is pending."""
         self._in_text, self._seen = False, 0
 
 

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from streamval.chunkers.base import PendingChunker
+from streamval.types.chunks import Chunk
 from streamval.types.text import without_halves
-
-if TYPE_CHECKING:
-    from markdown_it.token import Token
-
-    from streamval.types.chunks import Chunk
 
 _ENDED_BY_BLANK = {"paragraph_open", "table_open"}
 _ENDED_AT_ONCE = {"heading_open", "hr"}
 
 EAGER_CHARS = 1024
-"""A pending block longer than this is looked at again only once it has grown by an eighth, so
+"""A longer pending block is parsed again only after it has grown by an eighth, so
 that even a list or a fence without end costs linear time."""
 
 
 class MarkdownChunker(PendingChunker):
     """Cuts between the blocks of CommonMark with tables; a code fence is one chunk.
 
-    markdown-it-py finds the blocks. It is asked at line ends only, about the text since the last
-    chunk, and a block counts as complete once the next one has begun, or sooner where its own end
+    markdown-it-py finds the blocks. It parses the text since the last chunk, at line ends only. A
+    block is complete when the next block begins, or earlier where its end
     is certain: a heading, a rule, a closed fence, a paragraph or table before a blank line.
 
     Args:
@@ -60,12 +56,12 @@ class MarkdownChunker(PendingChunker):
         return chunks
 
     def flush(self) -> list[Chunk]:
-        """All blocks that are left."""
+        """Return the blocks that are left."""
         chunks = self._cut(_blocks(self.pending()))
         return chunks + super().flush()
 
     def restart(self) -> None:
-        """Ask at the next line end."""
+        """Parse at the next line end."""
         self._ask_at = 0
 
     def _complete_blocks(self) -> list[Chunk]:
@@ -78,7 +74,7 @@ class MarkdownChunker(PendingChunker):
         return chunks
 
     def _cut(self, blocks: list[Token]) -> list[Chunk]:
-        """A chunk for each block; text that is no block (a link definition) joins the next."""
+        """Return a chunk for each block. Text outside blocks (a link definition) joins the next one."""
         ends = _line_ends(self.pending())
         chunks: list[Chunk] = []
         for block in blocks:
@@ -98,8 +94,8 @@ _PARSER = _parser()
 
 
 def _blocks(text: str) -> list[Token]:
-    """The tokens that open a top-level block, each with the lines it spans."""
-    # A carriage return of its own is a line break to the parser, whitespace to us.
+    """Return the tokens that open a top-level block, each with the lines it spans."""
+    # The parser takes a lone carriage return for a line break; here it is whitespace.
     lines = re.sub(r"\r(?!\n)", " ", without_halves(text))
     return [t for t in _PARSER.parse(lines) if t.level == 0 and t.nesting >= 0 and t.map]
 
@@ -110,7 +106,7 @@ def _line_ends(text: str) -> list[int]:
 
 
 def _is_over(block: Token, pending: str) -> bool:
-    """Whether the last block can take no further line."""
+    """Return whether the last block is complete: no further line can belong to it."""
     if block.type in _ENDED_AT_ONCE:
         return True
     if block.type in _ENDED_BY_BLANK:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import regex
 
 from streamval.chunkers.base import PendingChunker
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from streamval.types.chunks import Chunk
+from streamval.types.chunks import Chunk
 
 LOOKBEHIND = 64
 """Characters before the undecided text that a lookbehind in the pattern can see."""
@@ -19,12 +15,12 @@ LOOKBEHIND = 64
 class RegexChunker(PendingChunker):
     r"""Cuts after each match of a pattern.
 
-    A match counts once more text could not change it, which `regex`'s partial matching tells: a
+    A match counts only when more text cannot change it (`regex`'s partial matching decides this): a
     `\n+` is over when something else than a newline follows. The match belongs to the chunk
-    before it, but for whitespace at its end; to cut before something, use a lookahead.
+    before it, except for whitespace at its end. To cut before a match, use a lookahead.
 
     Args:
-        pattern: What ends a chunk.
+        pattern: The regular expression that ends a chunk.
         max_chars: As in `TextChunker`.
 
     Raises:
@@ -40,13 +36,12 @@ class RegexChunker(PendingChunker):
         try:
             self._pattern = regex.compile(pattern)
         except regex.error as error:
-            message = f"{pattern!r} is not a regular expression: {error}"
-            raise UsageError(message) from None
+            raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
         self._window = ""
         self._from = 0
 
     def advance(self, delta: str) -> list[Chunk]:
-        """Look for matches in what is undecided."""
+        """Search the undecided text."""
         self.keep(delta)
         self._window += delta
         chunks: list[Chunk] = []
@@ -66,5 +61,5 @@ class RegexChunker(PendingChunker):
         return chunks
 
     def restart(self) -> None:
-        """Look for matches only in what comes."""
+        """Search only the text that follows."""
         self._window, self._from = "", 0

@@ -1,50 +1,44 @@
 """`SentenceChunker`: a chunk a sentence, decided while the text still arrives.
 
-`sentencex` knows the languages. Asked about text that is still growing it changes its mind, so it
-is asked only where the text alone says that enough is known: a terminator, the closers after it,
-whitespace and one complete word (after a full-width terminator, one character). What it then says
-is final. Line ends that no sentence crosses are found here, as the engine works on prose.
+`sentencex` knows the rules of the languages. Its result for growing text may change, so it
+is called only when enough text has arrived: a terminator, the closing marks after it,
+whitespace and one complete word (after a full-width terminator, one character). Then its result
+is final. Line ends that no sentence crosses are found in this module, as the engine expects prose.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import sentencex
 
 from streamval.chunkers.base import PendingChunker
+from streamval.types.chunks import Chunk
 from streamval.types.text import without_halves
 
-if TYPE_CHECKING:
-    from streamval.types.chunks import Chunk
-
 CONTEXT = 200
-"""Characters before a candidate that the engine is shown."""
+"""Characters before a candidate that are passed to the engine."""
 
 LOOKAHEAD = 80
-"""Characters after a candidate that the next word is waited for."""
+"""Characters to wait for the end of the next word after a candidate."""
 
 QUOTED = 120
 """Characters for which an unclosed quotation or bracket keeps a sentence from ending."""
 
 LONGEST_MARKER = 16
-"""Characters, whitespace before it included, of the longest list marker that is looked for."""
+"""Length of the longest list marker, including the whitespace before it."""
 
 LONGEST_HEADING = 32
-"""Characters of the longest beginning of a heading with a number in it that is looked for."""
+"""Length of the longest beginning of a numbered heading."""
 
 PATIENCE = 64
-"""Deltas that may gather before they are looked at, whatever they bring."""
-
-PLAIN_DELTAS = 4096
-"""How many short deltas that cannot end a sentence are remembered, as models repeat theirs."""
+"""Deltas without a possible boundary that may gather before they are processed."""
 
 _CLOSER = r"""["'”“’»›)\]}」』）》〉】]"""
 _SPACED = r"[.!?…؟۔।॥։:;]"
 _WIDE = r"[。！？｡．፧።၊။]"
 _MARKER = r"(?:[•⁃]\s?)?(?:\d{1,3}|[a-z])(?:\.\)|[.)])"
-# What a model puts behind a full stop: the end of markup, a citation, an emoji that is no bullet.
+# Text that models write behind a full stop: the end of markup, a citation, an emoji (not a bullet).
 _CITATION = r"(?:\[\^?[\w, -]{1,12}\]|[¹²³⁰⁴-⁹])"
 _EMOJI = (
     r"(?:[\u2600-\u26ff\u2764\u2728\U0001f300-\U0001faff](?:\ufe0f|\u200d[\u2600-\U0001faff])*)"
@@ -61,8 +55,6 @@ _CANDIDATE = re.compile(
 )
 _TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]").search
 _SPACE = re.compile(r"\s").search
-_PLAIN: set[str] = set()
-_SHORT = 16
 _NEEDS_SPACE = ".!?:;)"
 _ANYTHING = re.compile("").search
 _NEXT_WORD = re.compile(r"\s*\n[^\S\n]*\n|\s+(?:[^\w\s]+\s+)*\S*\w\S*(?=\s)")
@@ -72,7 +64,7 @@ _MARKUP = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
 _NO_PROSE = re.compile(rf"{_CITATION}|{_EMOJI}")
 _HAS_MARKUP = re.compile(r"[*_`]").search
 _CODE = re.compile(r"`[^`\n]+`")
-# Behind these a number follows, and no sentence.
+# A number follows these abbreviations, so the sentence does not end there.
 _BEFORE_NUMBER = re.compile(
     r"\b(?:approx|art|ca|chap?|eqn?|ex|figs?|nos?|pp?|sect?|tab|vers?|vols?)\.\Z", re.IGNORECASE
 )
@@ -100,15 +92,19 @@ _SCRIPTS = [
 ]
 
 
+PLAIN_DELTAS = 256
+"""Deltas without a boundary that are remembered, so that they are not searched again."""
+
+
 class SentenceChunker(PendingChunker):
-    """Cuts between sentences, in the manner of chat models too.
+    """Cuts between sentences, also in text with Markdown and emoji, as chat models write it.
 
     Markup, citations and an emoji behind a full stop belong to its sentence. A code fence is one
-    chunk, and a list's item, a heading and a table's row begin one.
+    chunk. A list item, a heading and a table row each begin a new chunk.
 
     Args:
-        lang: ISO 639-1 code of the language. `None` tells it from the script, and takes text in
-            Latin letters for English.
+        lang: ISO 639-1 code of the language. With `None`, the script decides, and text in
+            Latin letters counts as English.
         max_chars: As in `TextChunker`.
 
     Example:
@@ -125,6 +121,7 @@ class SentenceChunker(PendingChunker):
         super().__init__(max_chars=max_chars)
         self._lang = lang
         self._unseen: list[str] = []
+        self._plain: set[str] = set()  # deltas without a trigger, most of which repeat
         self._recent = ""
         self._from = 0
         self._awaited = _TRIGGER
@@ -135,17 +132,17 @@ class SentenceChunker(PendingChunker):
 
     def feed(self, delta: str) -> list[Chunk]:
         """Take the next piece of text; return the chunks it completes."""
-        # What runs for every token: most of them bring nothing that could decide anything.
+        # Runs for every token. Most tokens decide nothing.
         if type(delta) is not str or self._max_chars is not None:
             return super().feed(delta)
         unseen, awaited = self._unseen, self._awaited
         unseen.append(delta)
-        if awaited is _TRIGGER and delta in _PLAIN:
+        if awaited is _TRIGGER and delta in self._plain:
             return self._decide(ended=False) if len(unseen) > PATIENCE else []
         trigger = awaited(delta)
         if trigger is None:
-            if awaited is _TRIGGER and len(delta) < _SHORT and len(_PLAIN) < PLAIN_DELTAS:
-                _PLAIN.add(delta)
+            if awaited is _TRIGGER and len(self._plain) < PLAIN_DELTAS:
+                self._plain.add(delta)
             return self._decide(ended=False) if len(unseen) > PATIENCE else []
         if awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
             return self._decide(ended=False)
@@ -154,22 +151,22 @@ class SentenceChunker(PendingChunker):
         return []
 
     def advance(self, delta: str) -> list[Chunk]:
-        """Decide every candidate about which enough is known."""
+        """Decide every candidate that has enough text after it."""
         self._unseen.append(delta)
         return self._decide(ended=False)
 
     def flush(self) -> list[Chunk]:
-        """Decide the rest with what there is."""
+        """Decide the remaining candidates, and return the rest."""
         chunks = self._decide(ended=True)
         return chunks + super().flush()
 
     def restart(self) -> None:
-        """The pending text begins anew."""
+        """Reset the search to the start of the pending text."""
         self._recent = self.pending()
         self._from, self._awaited, self._next_item = 0, _TRIGGER, None
 
     def __copy__(self) -> SentenceChunker:
-        """A copy that goes on from here, independent of the original."""
+        """Return an independent copy with the same state."""
         twin = super().__copy__()
         assert isinstance(twin, SentenceChunker)
         twin._unseen = list(self._unseen)  # noqa: SLF001  our own twin
@@ -201,7 +198,7 @@ class SentenceChunker(PendingChunker):
             self._recent, self._from, self._next_item = self._recent[cut:], 0, None
 
     def _known_until(self, found: re.Match[str], *, ended: bool) -> int | None:
-        """Up to where the text must be there to decide; `None` if it is not yet."""
+        """Return the offset up to which a decision needs text; `None` if the text has not arrived."""
         text, at = self._recent, found.end()
         if found.lastgroup == "line":
             need = _end_of_line_start(text, at)
@@ -217,7 +214,7 @@ class SentenceChunker(PendingChunker):
         text, end = self._recent, found.end()
         if found.lastgroup == "line":
             return self._cut_at_line(found)
-        if self._fence is not None:  # what is in a code fence is no prose
+        if self._fence is not None:  # code is not prose
             return None
         if end <= LONGEST_MARKER and (marker := _MARKER_ALONE.fullmatch(text, 0, end)):
             # "1." begins an item, it does not end a sentence.
@@ -228,7 +225,7 @@ class SentenceChunker(PendingChunker):
         return end if self._is_end(found, known) else None
 
     def _is_end(self, found: re.Match[str], known: int) -> bool:
-        """Whether a sentence ends there, whatever stands behind its full stop."""
+        """Return whether a sentence ends at the candidate."""
         text, end = self._recent, found.end()
         if text[end - 1] == ")" and found.group() == ")":
             return False
@@ -238,12 +235,12 @@ class SentenceChunker(PendingChunker):
         shown, at = text[begin:known], end - begin
         if _NUMBER.match(text, end) and _BEFORE_NUMBER.search(shown, 0, at):
             return False
-        # "(It rained.) She stayed.", which the engine takes for one.
+        # "(It rained.) She stayed.": the engine takes both for one sentence.
         if not begin and text[end - 1] in ")]" and self._is_sentence_in_brackets(text, end, known):
             return True
         stop = found.end("spaced") - begin if found.lastgroup == "spaced" else at
         if stop < at or _HAS_MARKUP(shown):
-            # The engine works on prose: it is not shown markup, citations and emoji.
+            # The engine expects prose: remove markup, citations and emoji.
             closers = _MARKUP.sub("", _NO_PROSE.sub("", shown[stop:at])).rstrip()
             before = _MARKUP.sub("", _CODE.sub("code", shown[:stop])) + closers
             shown, at = before + _MARKUP.sub("", shown[at:]), len(before)
@@ -266,17 +263,17 @@ class SentenceChunker(PendingChunker):
         return None
 
     def _is_sentence_in_brackets(self, text: str, end: int, known: int) -> bool:
-        """Whether a sentence in brackets ends there, before the next one begins."""
+        """Return whether a sentence in brackets ends there, before the next one begins."""
         if not (_is_bracketed(text, end) and _begins_sentence(text, end)):
             return False
         inside = text[:end].lstrip()[1:-1]
         if inside[-1] != ".":
             return True
-        # "(Dr.)" is none; what an abbreviation ends, the engine knows.
+        # "(Dr.)" is not a sentence; the engine knows the abbreviations.
         return " " in inside and _ends_sentence(self._lang, inside + text[end:known], len(inside))
 
     def _forget(self) -> None:
-        """Drop what no later decision can ask for."""
+        """Drop the text that no later decision needs."""
         drop = self._from - CONTEXT
         if drop > CONTEXT:
             self._recent, self._from = self._recent[drop:], CONTEXT
@@ -291,9 +288,9 @@ def _next_candidate(text: str, start: int) -> re.Match[str] | None:
 
 
 def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
-    """Whether the engine ends a sentence there, whitespace after it left out."""
+    """Return whether the engine ends a sentence at `at`, not counting the whitespace after it."""
     end = 0
-    text = without_halves(text)  # a pipeline has joined or replaced them before
+    text = without_halves(text)  # a pipeline has already repaired surrogates
     for sentence in sentencex.segment(lang or _language(text), text):
         if end + len(sentence.rstrip()) == at:
             return True
@@ -304,7 +301,7 @@ def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
 
 
 def _is_bracketed(text: str, end: int) -> bool:
-    """Whether the text up to there is a sentence in brackets, and nothing else."""
+    """Return whether the text up to `end` is only a sentence in brackets."""
     opened = len(text) - len(text.lstrip())
     closer = {"(": ")", "[": "]"}.get(text[opened : opened + 1])
     if closer is None or text[end - 1] != closer or text[end - 2] not in ".!?…":
@@ -345,7 +342,7 @@ def _end_of_line_start(text: str, at: int) -> int | None:
 
 
 def _successor(marker: str) -> str:
-    """The marker of the next item: "2.)" after "1.)", "• b." after "• a."."""
+    """Return the marker of the next item: "2.)" after "1.)", "• b." after "• a."."""
 
     def following(value: re.Match[str]) -> str:
         text = value.group()
@@ -355,10 +352,10 @@ def _successor(marker: str) -> str:
 
 
 def _unclosed(text: str, at: int) -> int | None:
-    """Where the quotation or bracket around `at` was opened, if it was recently enough."""
+    """Return where the quotation or bracket around `at` opens, if that is not too far back."""
     start = max(at - QUOTED, 0)
     if _QUOTES.search(text, start, at) is None:
-        return None  # as for most sentences
+        return None  # the common case
     opened: list[tuple[str, int]] = []
     for mark in _QUOTES.finditer(text, start, at):
         char = mark.group()
@@ -372,7 +369,7 @@ def _unclosed(text: str, at: int) -> int | None:
 
 
 def _end_of_quotation(text: str, opened: int, need: int) -> int:
-    """Where the quotation that was opened there ends, or how far it is waited for."""
+    """Return the end of the quotation that opens at `opened`, or the offset up to which to wait for it."""
     bound = max(opened + QUOTED, need)
     closer = _PAIRS.get(text[opened], '"')
     closed = text.find(closer, need, bound)

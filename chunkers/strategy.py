@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from streamval.chunkers.base import not_text
+from streamval.chunkers.base import ChunkingStrategy, not_text
 from streamval.errors import ChunkerError
 from streamval.types.chunks import Chunk
 
-if TYPE_CHECKING:
-    from streamval.chunkers.base import ChunkingStrategy
-
 EAGER_CHARS = 1024
-"""Up to this many pending characters the strategy is asked at every delta; beyond, only once the
-pending text has grown by an eighth, so that a stretch without a boundary stays linear."""
+"""Up to this many pending characters the strategy is called for every delta; above, only when the
+pending text has grown by an eighth, so that text without a boundary costs linear time."""
 
 
 class StrategyChunker:
@@ -23,7 +18,7 @@ class StrategyChunker:
         strategy: Splits text; must return chunks verbatim and in order.
 
     Raises:
-        ChunkerError: On feeding, if the strategy returns what is not in the text.
+        ChunkerError: On feeding, if the strategy returns chunks that are not in the text.
 
     Example:
         >>> from streamval.chunkers.base import ChunkingStrategy
@@ -57,7 +52,7 @@ class StrategyChunker:
         return chunks
 
     def flush(self) -> list[Chunk]:
-        """Return what the strategy makes of the rest."""
+        """Return the chunks that the strategy finds in the rest."""
         pending = "".join(self._pieces)
         chunks = self._placed(self._strategy.split(pending), pending)
         rest = "".join(self._pieces)
@@ -72,11 +67,10 @@ class StrategyChunker:
             at = pending.find(text, done)
             if at < 0 or not text:
                 name = type(self._strategy).__name__
-                message = (
-                    f"{name} returned the chunk {text[:40]!r}, which is not in the text after the "
-                    "chunk before it; chunks must be non-empty, verbatim and in order"
+                raise ChunkerError(
+                    f"{name} returned the chunk {text[:40]!r}, which does not follow the "
+                    "previous chunk in the text; chunks must be non-empty, verbatim and in order"
                 )
-                raise ChunkerError(message)
             end = at + len(text)
             separator = pending[done:at]
             chunks.append(Chunk(text, self._index, self._start + at, self._start + end, separator))
@@ -90,7 +84,7 @@ class StrategyChunker:
         return chunks
 
     def __copy__(self) -> StrategyChunker:
-        """A copy that goes on from here, independent of the original."""
+        """Return an independent copy with the same state."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._pieces = list(self._pieces)

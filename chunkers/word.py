@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from streamval.chunkers.base import TextChunker
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SPACE = re.compile(r"\s+")
 
@@ -25,7 +22,7 @@ class WordChunker(TextChunker):
     _in_word = False
 
     def cuts(self, delta: str) -> Iterator[int]:
-        """At the start of each run of whitespace that ends a word."""
+        """Return the start of each run of whitespace that ends a word."""
         for space in _SPACE.finditer(delta):
             if self._in_word or space.start():
                 yield space.start()
@@ -34,5 +31,5 @@ class WordChunker(TextChunker):
             self._in_word = True
 
     def restart(self) -> None:
-        """No word is pending."""
+        """Reset: no word is pending."""
         self._in_word = False

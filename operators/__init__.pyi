@@ -9,4 +9,5 @@ from .merge_tri_state import merge_tri_state as merge_tri_state
 from .only import only as only
 from .release import release as release
 from .rewrite import rewrite as rewrite
+from .stateful import stateful as stateful
 from .validate import validate as validate

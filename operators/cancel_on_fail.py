@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from reactivex import Observable, Subject
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, SerialDisposable
 
 from streamval.aio.scope import scope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-
-    from streamval.types.chunks import Chunk
-    from streamval.validation.verdicts import Verdict
+from streamval.types.chunks import Chunk
+from streamval.validation.verdicts import Verdict
 
 
 def cancel_on_fail(
     validate: Callable[[Observable[Chunk]], Observable[Verdict]],
 ) -> Callable[[Observable[Chunk]], Observable[Verdict]]:
-    """Wrap an operator to verdicts so that the first failure ends the source.
+    """Wrap an operator that emits verdicts, so that the first failure ends the source.
 
-    At a failed verdict the source is disposed of at once, before the verdict goes on, which
-    closes the backend behind it. Then the source of `validate` completes, so that verdicts on
+    A failed verdict disposes of the source, and so closes the backend, before the verdict is passed
+    on. Then the input of `validate` completes, so that verdicts on
     earlier chunks still come.
 
     Args:
-        validate: What makes verdicts of chunks, such as `fan_out(requirements)`. It is
+        validate: An operator from chunks to verdicts, such as `fan_out(requirements)`. It is
             subscribed to before the source is.
 
     Returns:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 from reactivex import Observable
 
 from streamval.chunkers.base import shifted
-from streamval.chunkers.chunking import check_chunking, start_chunker
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-
-    from streamval.chunkers.chunking import Chunking
-    from streamval.types.chunks import Chunk
+from streamval.chunkers.chunking import Chunking, check_chunking, start_chunker
+from streamval.operators.stateful import stateful
+from streamval.types.chunks import Chunk
 
 
 def chunk(
@@ -23,22 +18,22 @@ def chunk(
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
     """Cut a stream of text into chunks.
 
-    Each chunk comes out with the delta that completes it; what is left comes when the source
+    Each chunk comes out with the delta that completes it; the rest comes when the source
     completes. An error of the source drops the fragment.
 
     Args:
         chunking: An alias (`"sentence"`, `"word"`, `"paragraph"`, `"line"`, `"markdown"`, `"json"`), a
-            `ChunkingStrategy`, a chunker or something that makes one, or `None` for a chunk a
+            `ChunkingStrategy`, a chunker, a function that makes a chunker, or `None` for a chunk a
             delta.
-        index: Index of the first chunk, where the text goes on from earlier chunks.
-        start: Offset of the first character, likewise.
-        attempt: The attempt that the chunks are of, from 1.
+        index: Index of the first chunk, where the text continues earlier chunks.
+        start: Offset of the first character, where the text continues earlier chunks.
+        attempt: The number of the attempt, from 1.
 
     Returns:
         An operator; each subscription has a chunker of its own.
 
     Raises:
-        UsageError: If `chunking` is nothing that cuts text.
+        UsageError: If `chunking` is not a valid value.
 
     Example:
         >>> import reactivex
@@ -52,36 +47,27 @@ def chunk(
     check_chunking(chunking)
     moved = (index, start, attempt) != (0, 0, 1)
 
-    def operator(source: Observable[str]) -> Observable[Chunk]:
-        def subscribe(
-            observer: ObserverBase[Chunk], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            chunker = start_chunker(chunking)
-            feed = chunker.feed
+    def start_cutting(emit: Callable[[Chunk], None]) -> Any:
+        chunker = start_chunker(chunking)
+        feed = chunker.feed
 
-            def emit(chunks: list[Chunk]) -> None:
-                for found in chunks:
-                    observer.on_next(shifted(found, start, index, attempt) if moved else found)
+        def emit_all(chunks: list[Chunk]) -> None:
+            for found in chunks:
+                emit(shifted(found, start, index, attempt) if moved else found)
 
-            def on_next(delta: str) -> None:
-                if chunks := feed(delta):
-                    emit(chunks)
+        def on_next(delta: str) -> None:
+            if chunks := feed(delta):
+                emit_all(chunks)
 
-            def on_completed() -> None:
-                emit(chunker.flush())
-                observer.on_completed()
+        return on_next, lambda: emit_all(chunker.flush())
 
-            return source.subscribe(on_next, observer.on_error, on_completed, scheduler=scheduler)
-
-        return Observable(subscribe)
-
-    return operator
+    return stateful(start_cutting)
 
 
 def chunk_by_sentence(
     *, lang: str | None = None, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
-    """`chunk` with a `SentenceChunker`."""
+    """Cut text with a `SentenceChunker`; see `chunk`."""
     from streamval.chunkers.sentence import SentenceChunker  # only where used
 
     return chunk(lambda: SentenceChunker(lang=lang, max_chars=max_chars))
@@ -90,7 +76,7 @@ def chunk_by_sentence(
 def chunk_by_word(
     *, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
-    """`chunk` with a `WordChunker`."""
+    """Cut text with a `WordChunker`; see `chunk`."""
     from streamval.chunkers.word import WordChunker  # only where used
 
     return chunk(lambda: WordChunker(max_chars=max_chars))
@@ -99,7 +85,7 @@ def chunk_by_word(
 def chunk_by_paragraph(
     *, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
-    """`chunk` with a `ParagraphChunker`."""
+    """Cut text with a `ParagraphChunker`; see `chunk`."""
     from streamval.chunkers.paragraph import ParagraphChunker  # only where used
 
     return chunk(lambda: ParagraphChunker(max_chars=max_chars))
@@ -108,7 +94,7 @@ def chunk_by_paragraph(
 def chunk_by_line(
     *, max_chars: int | None = None
 ) -> Callable[[Observable[str]], Observable[Chunk]]:
-    """`chunk` with a `LineChunker`."""
+    """Cut text with a `LineChunker`; see `chunk`."""
     from streamval.chunkers.line import LineChunker  # only where used
 
     return chunk(lambda: LineChunker(max_chars=max_chars))

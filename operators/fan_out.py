@@ -1,34 +1,26 @@
-"""`fan_out`: each chunk to every requirement, verdicts as they come."""
+"""`fan_out`: sends each chunk to every requirement, and emits their verdicts."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
+from typing_extensions import Unpack
 
-from streamval.aio.scope import scope
-from streamval.requirements.base import as_requirements
-from streamval.validation.fan import Fan
-from streamval.validation.options import FanOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-    from typing_extensions import Unpack
-
-    from streamval.aio.scope import Scope
-    from streamval.requirements.base import Requirement
-    from streamval.types.chunks import Chunk
-    from streamval.validation.options import JudgingOptions
-    from streamval.validation.verdicts import Verdict
+from streamval.aio.scope import Scope, scope
+from streamval.requirements.base import Requirement, as_requirements
+from streamval.types.chunks import Chunk
+from streamval.validation.fan import Fan, FanCallbacks
+from streamval.validation.options import FanOptions, JudgingOptions
+from streamval.validation.verdicts import Verdict
 
 
 def fan_out(
     requirements: Sequence[Requirement | str], **options: Unpack[JudgingOptions]
 ) -> Callable[[Observable[Chunk]], Observable[Verdict]]:
-    """Send each chunk to a clone of every requirement, all of them side by side.
+    """Send each chunk to a clone of every requirement, side by side.
 
     The clones are made at subscription, before the source is touched. Within a lane verdicts come
     in chunk order (unless its `max_concurrency` is above 1). Between lanes they come as they are
@@ -36,27 +28,27 @@ def fan_out(
     judged to their end.
 
     Args:
-        requirements: Who judges.
+        requirements: The requirements that judge.
         **options: Any of these:
 
             `backend` and `ctx`: handed to each `stream_validate`; by default `None`.
 
-            `max_pending_chunks`: with that many chunks waiting for verdicts, the source is not read
-            (where it comes through the bridge); by default 64.
+            `max_pending_chunks`: the number of chunks waiting for verdicts at which the source is paused
+            (if the bridge reads it); by default 64.
 
             `chunking`: how the chunks that arrive were cut, so that a lane with a finer chunking
             of its own ends a piece wherever a chunk ends.
 
-            `index` and `start`: index and offset of the first chunk, where the chunks go on from
+            `index` and `start`: index and offset of the first chunk, where the chunks continue
             earlier ones; by default 0.
 
-            `checkpoints`: where the lanes keep, and take up, what they have judged so far.
+            `checkpoints`: where the lanes save their state, and resume from it.
 
             `on_start`: called with the clones, once they are made.
 
     Returns:
-        An operator. It completes when the source has and all verdicts are in. What a validator
-        raises becomes an error, unless its `on_error` says otherwise.
+        An operator. It completes after the source, when all verdicts are there. An exception of a
+        validator becomes an error, if the requirement's `on_error` is `"raise"`.
 
     Raises:
         UsageError: If something in `requirements` is not a requirement, or `max_pending_chunks` is
@@ -82,13 +74,10 @@ def fan_out(
             observer: ObserverBase[Verdict], scheduler: SchedulerBase | None = None
         ) -> DisposableBase:
             with scope() as current:
-                fan = Fan(
-                    judging,
-                    current,
-                    observer.on_error,
-                    observer.on_completed,
-                    on_verdict=observer.on_next,
+                callbacks = FanCallbacks(
+                    observer.on_error, observer.on_completed, on_verdict=observer.on_next
                 )
+                fan = Fan(judging, current, callbacks)
                 upstream = subscribe_in(current, fan, source, scheduler)
             return CompositeDisposable(upstream, Disposable(fan.stop))
 
@@ -102,8 +91,8 @@ def subscribe_in(
 ) -> DisposableBase:
     """Subscribe lanes to their source.
 
-    A chunk may be pushed from any context. What is subscribed to because of it belongs to this
-    subscription all the same.
+    A chunk may be pushed from any context. The scope is entered again, so that observers downstream
+    run in the scope of this subscription.
     """
     return source.subscribe(
         current.inside(fan.on_chunk),

@@ -1,26 +1,20 @@
-"""`merge_tri_state`: the verdicts of all lanes into one check a chunk."""
+"""`merge_tri_state`: joins the verdicts of all lanes into one check for each chunk."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from reactivex import Observable
 
-from streamval.validation.verdicts import TriStateMerge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-
-    from streamval.validation.verdicts import Check, Verdict
+from streamval.operators.stateful import stateful
+from streamval.validation.verdicts import Check, TriStateMerge, Verdict
 
 
 def merge_tri_state() -> Callable[[Observable[Verdict]], Observable[Check]]:
     """Join verdicts into checks, in chunk order: fail beats unknown beats pass.
 
-    A check comes out once every lane has spoken on its chunk, or one has failed it, and all
-    chunks before it are done. Nothing comes after the first failed check.
+    A check is emitted when every lane has judged the chunk, or one lane has failed it, and all
+    earlier chunks are done. The first failed check is the last.
 
     Returns:
         An operator; errors and completion pass through.
@@ -38,20 +32,13 @@ def merge_tri_state() -> Callable[[Observable[Verdict]], Observable[Check]]:
         unknown
     """
 
-    def operator(source: Observable[Verdict]) -> Observable[Check]:
-        def subscribe(
-            observer: ObserverBase[Check], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            merge = TriStateMerge()
+    def start(emit: Callable[[Check], None]) -> Callable[[Verdict], None]:
+        take = TriStateMerge().add
 
-            def on_next(verdict: Verdict) -> None:
-                for check in merge.add(verdict):
-                    observer.on_next(check)
+        def on_next(verdict: Verdict) -> None:
+            for check in take(verdict):
+                emit(check)
 
-            return source.subscribe(
-                on_next, observer.on_error, observer.on_completed, scheduler=scheduler
-            )
+        return on_next
 
-        return Observable(subscribe)
-
-    return operator
+    return stateful(start)

@@ -1,17 +1,14 @@
-"""`only`: the events of some types."""
+"""`only`: lets through events of the given types."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
+from reactivex import Observable
 from reactivex import operators as ops
 
 from streamval.events import BaseEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex import Observable
 
 E = TypeVar("E", bound=BaseEvent)
 
@@ -23,7 +20,7 @@ def only(*event_types: type[E]) -> Callable[[Observable[BaseEvent]], Observable[
         *event_types: Event classes.
 
     Returns:
-        An operator, typed by what it lets through.
+        An operator, typed by the event classes.
 
     Example:
         >>> import reactivex

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from reactivex import Observable
 
+from streamval.operators.stateful import stateful
+from streamval.types.chunks import Chunk
 from streamval.validation.release import ReleaseOrder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-
-    from streamval.types.chunks import Chunk
-    from streamval.validation.verdicts import Check
+from streamval.validation.verdicts import Check
 
 
 def release() -> Callable[[Observable[Check]], Observable[Chunk]]:
     """Let chunks through that did not fail, in order, honouring `hold`.
 
     A requirement with `hold=True` keeps an unknown chunk, and all after it, until a later pass
-    covers them or the final validation (a check whose chunk is `None`) passes. What is still held
-    when the source completes is not released.
+    covers them or the final validation (a check whose chunk is `None`) passes. Chunks that are still held
+    when the source completes are not released.
 
     Returns:
         An operator; errors and completion pass through.
@@ -40,20 +35,13 @@ def release() -> Callable[[Observable[Check]], Observable[Chunk]]:
         Two.
     """
 
-    def operator(source: Observable[Check]) -> Observable[Chunk]:
-        def subscribe(
-            observer: ObserverBase[Chunk], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            order = ReleaseOrder()
+    def start(emit: Callable[[Chunk], None]) -> Callable[[Check], None]:
+        take = ReleaseOrder().check
 
-            def on_next(check: Check) -> None:
-                for chunk in order.check(check):
-                    observer.on_next(chunk)
+        def on_next(check: Check) -> None:
+            for chunk in take(check):
+                emit(chunk)
 
-            return source.subscribe(
-                on_next, observer.on_error, observer.on_completed, scheduler=scheduler
-            )
+        return on_next
 
-        return Observable(subscribe)
-
-    return operator
+    return stateful(start)

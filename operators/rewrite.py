@@ -1,27 +1,23 @@
-"""`rewrite`: change what chunks say on their way to the consumer."""
+"""`rewrite`: replaces the text of chunks on their way to the consumer."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from reactivex import Observable
 from reactivex import operators as ops
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex import Observable
-
-    from streamval.types.chunks import Chunk
+from streamval.types.chunks import Chunk
 
 
 def rewrite(fn: Callable[[str], str]) -> Callable[[Observable[Chunk]], Observable[Chunk]]:
-    """Replace the text of each chunk: redaction, normalising.
+    """Replace the text of each chunk, for example to redact or normalise it.
 
-    Index, offsets and separator stay those of the raw text. What `fn` raises becomes an error.
+    Index, offsets and separator stay those of the raw text. An exception of `fn` becomes an error.
 
     Args:
-        fn: From a chunk's text to what the consumer gets instead.
+        fn: Takes a chunk's text, and returns the text for the consumer.
 
     Returns:
         An operator.

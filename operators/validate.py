@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
+from typing_extensions import Unpack
 
 from streamval.aio.scope import scope
 from streamval.operators.fan_out import subscribe_in
-from streamval.requirements.base import as_requirements
-from streamval.validation.fan import Fan
-from streamval.validation.options import FanOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-    from typing_extensions import Unpack
-
-    from streamval.requirements.base import Requirement
-    from streamval.types.chunks import Chunk
-    from streamval.validation.options import JudgingOptions
-    from streamval.validation.verdicts import Check, Verdict
+from streamval.requirements.base import Requirement, as_requirements
+from streamval.types.chunks import Chunk
+from streamval.validation.fan import Fan, FanCallbacks
+from streamval.validation.options import FanOptions, JudgingOptions
+from streamval.validation.verdicts import Check, Verdict
 
 
 def validate(
@@ -39,14 +32,14 @@ def validate(
     is the last.
 
     Args:
-        requirements: Who judges.
-        on_verdict: Called with each verdict as it comes, before the check that it leads to. The source
-            has been disposed of before this is called with the failed one.
+        requirements: The requirements that judge.
+        on_verdict: Called with each verdict as it comes, before the resulting check. The source
+            is disposed of before this is called with a failed verdict.
         **options: As for `fan_out`.
 
     Returns:
-        An operator. It completes when all verdicts are in, whether or not a chunk has failed. What
-        a validator raises becomes an error, unless its `on_error` says otherwise.
+        An operator. It completes when all verdicts are there, whether or not a chunk has failed. An
+        exception of a validator becomes an error, if the requirement's `on_error` is `"raise"`.
 
     Raises:
         UsageError: As `fan_out`.
@@ -73,15 +66,14 @@ def validate(
         ) -> DisposableBase:
             upstream = SerialDisposable()
             with scope() as current:
-                fan = Fan(
-                    judging,
-                    current,
+                callbacks = FanCallbacks(
                     observer.on_error,
                     observer.on_completed,
                     on_verdict=on_verdict,
                     on_check=observer.on_next,
                     cancel_source=upstream.dispose,
                 )
+                fan = Fan(judging, current, callbacks)
                 upstream.disposable = subscribe_in(current, fan, source, scheduler)
             return CompositeDisposable(upstream, Disposable(fan.stop))
 

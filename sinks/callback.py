@@ -1,23 +1,20 @@
-"""`Callback`: a function for some types of events."""
+"""`Callback`: calls a function with events of some types."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamval.events import BaseEvent
+from streamval.events import BaseEvent
 
 
 class Callback:
-    """Calls a function with the events it is for; a plain function that takes all needs no sink.
+    """Calls a function with events of the given types. For all events, subscribe the function itself.
 
     Args:
         fn: A function of an event, sync or async.
-        *event_types: Which events it is for; none for all.
+        *event_types: The event classes; by default all.
 
     Raises:
         UsageError: If `fn` is not callable.
@@ -32,13 +29,12 @@ class Callback:
 
     def __init__(self, fn: Callable[[Any], object], *event_types: type[BaseEvent]) -> None:
         if not callable(fn):
-            message = f"Callback needs a function of an event, not {type(fn).__name__}"
-            raise UsageError(message)
+            raise UsageError(f"Callback needs a function of an event, not {type(fn).__name__}")
         self._fn = fn
         self._event_types = event_types
 
     def __call__(self, event: BaseEvent) -> object:
-        """Call the function, if the event is for it; an awaitable goes back to the run."""
+        """Call the function if the event has one of the types. Return its result for the run to await."""
         if self._event_types and not isinstance(event, self._event_types):
             return None
         return self._fn(event)

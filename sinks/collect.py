@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamval.events import BaseEvent
+from streamval.events import BaseEvent
 
 E = TypeVar("E", bound="BaseEvent")
 
 
 class Collect:
-    """Keeps every event, for tests and notebooks. Grows with the stream: that is what it is for.
+    """Keeps every event, for tests and notebooks. It grows with the stream.
 
     Attributes:
         events: The events, in order.
@@ -34,7 +32,7 @@ class Collect:
         self.events.append(event)
 
     def of(self, event_type: type[E]) -> list[E]:
-        """The events of one type."""
+        """Return the events of one type."""
         return [event for event in self.events if isinstance(event, event_type)]
 
     def __iter__(self) -> Iterator[BaseEvent]:

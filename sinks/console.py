@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from rich.console import Console as RichConsole
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from streamval.events import CompletedEvent, RetryEvent, StartedEvent
+from streamval.events import BaseEvent, CompletedEvent, RetryEvent, StartedEvent
 from streamval.types.text import visible
-from streamval.view.run_view import RunView
-from streamval.view.words import outcome, seconds, standing, what_became_of
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from streamval.events import BaseEvent
-    from streamval.view.run_view import Snapshot
+from streamval.view.labels import outcome, seconds, standing, what_became_of
+from streamval.view.run_view import RunView, Snapshot
 
 FRAMES_A_SECOND = 15
 SHOWN = 1000
@@ -32,7 +25,7 @@ NARROWEST = 12
 """Characters a line at least, however narrow the terminal."""
 
 JUPYTER_WIDTH = 72
-"""Characters a line in a notebook, whose cells are narrower than rich takes them for (115)."""
+"""Characters a line in a notebook. rich assumes 115, but the cells are narrower."""
 
 _MARKS = {
     "pass": Text("✓", "bold green"),
@@ -47,7 +40,7 @@ _STYLES = {"good": "green", "bad": "red", "warning": "yellow", "plain": ""}
 def _rendered(
     shown: Snapshot, prompt: str = "", *, height: int | None = None, width: int = 80
 ) -> RenderableType:
-    """A run as it stands; with a height, only the end of a text that would not fit."""
+    """Return the current state of a run. With a `height`, truncate a longer text to its end."""
     width = max(width, NARROWEST)
     room = (
         None if height is None else max(height - len(shown["rows"]) - len(shown["attempts"]) - 7, 3)
@@ -74,7 +67,7 @@ def _rendered(
 
 
 def _text(shown: Snapshot, prompt: str, limit: int | None) -> Text:
-    """What stands, what was rejected just now, and what is not checked yet; of each the end at most."""
+    """Return the standing, the just rejected and the unchecked text, each truncated to its end."""
     stands, rejected = standing(shown)
     end = slice(None) if limit is None else slice(-limit, None)
     text = Text().append(prompt, "dim").append(visible(stands[end]))
@@ -121,12 +114,12 @@ def _summary(shown: Snapshot) -> Table:
 
 
 def _short(text: str) -> str:
-    """A name or a reason, as much of it as anybody reads in a terminal."""
+    """Return a name or a reason, truncated for the terminal."""
     return visible(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
 
 
 def _marked() -> Table:
-    """A table of a mark and a text, which is indented where it goes on."""
+    """Return a table of a mark and a text with a hanging indent."""
     table = Table.grid(padding=(0, 1))
     table.add_column(width=2, justify="right")
     table.add_column(overflow="fold")
@@ -136,15 +129,15 @@ def _marked() -> Table:
 class Console:
     """Shows a run in the terminal, while it happens.
 
-    The text as it is written, dim until it is checked, struck out where it was rejected; each
-    requirement's verdict; each attempt; what it cost.
+    Shows the text as it is written (dim until it is checked, struck out if rejected), the verdict of
+    each requirement, the attempts, and the tokens spent.
 
     To see text before it is checked, the pipeline needs `emit_tokens=True`. Where there is no
     terminal, it prints a line for each attempt and the outcome instead. One run at a time.
 
     Args:
         console: A rich console to draw on; by default standard output.
-        prompt: What the text goes on from, shown dim before it: the prompt of a base model.
+        prompt: Text to show dim before the output, such as the prompt of a base model.
 
     Example:
         >>> import asyncio, io
@@ -177,20 +170,20 @@ class Console:
         elif isinstance(event, CompletedEvent):
             self._close()
         elif self._live is not None:
-            # Drawn here and not by rich's own thread, which would see a run half folded.
+            # Drawn here and not in rich's own thread, which could see a half-updated view.
             now = time.monotonic()
             if isinstance(event, RetryEvent) or now - self._drawn >= 1 / FRAMES_A_SECOND:
                 height, width = self._console.height, self._console.width
                 shown = _rendered(self._view.snapshot(), self._prompt, height=height, width=width)
                 self._live.update(shown, refresh=True)
-                # From the end of it, and never more than a tenth of the time: a frame may take long.
+                # Drawing may take long: limit it to a tenth of the time, counted from the end of a frame.
                 self._drawn = time.monotonic() + 9 * (time.monotonic() - now)
         elif isinstance(event, RetryEvent):
             line = f"attempt {event.attempt - 1} rejected: {visible(event.reason)}"
             self._console.print(Text(line))
 
     def close(self) -> None:
-        """Show what there is of a run whose end will not come, as its recording was cut.
+        """Show the last state of a run whose recording ends before the run does.
 
         After the end of a run it does nothing.
         """

@@ -5,25 +5,21 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamval.errors import UsageError
-from streamval.events import CompletedEvent, EventAdapter, StartedEvent
-
-if TYPE_CHECKING:
-    from streamval.events import BaseEvent
+from streamval.events import BaseEvent, CompletedEvent, EventAdapter, StartedEvent
 
 
 class JSONL:
     """Appends each event to a file, a line each.
 
-    A line is written in one call to the system where the system takes it whole, so that every line
-    is whole even if the process dies. Several runs may share one sink; the file is open while one
+    Each line is written with one system call where possible, so that it stays
+    whole even if the process dies. Several runs may share one sink; the file is open while one
     of them is running.
 
     Args:
         path: The file; its folder must exist. With `emit_tokens=True` in the pipeline the
-            recording holds what the model said, and `ReplayBackend` can say it again.
+            recording holds the model's deltas, and `ReplayBackend` can replay it.
 
     Raises:
         UsageError: If the folder does not exist, or the path is a folder.
@@ -43,11 +39,9 @@ class JSONL:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.parent.is_dir():
-            message = f"cannot record to {self.path}: there is no folder {self.path.parent}"
-            raise UsageError(message)
+            raise UsageError(f"cannot record to {self.path}: there is no folder {self.path.parent}")
         if self.path.is_dir():
-            message = f"cannot record to {self.path}: it is a folder; name a file in it"
-            raise UsageError(message)
+            raise UsageError(f"cannot record to {self.path}: it is a folder; name a file in it")
         self._file: int | None = None
         self._running: set[str] = set()
 
@@ -70,7 +64,7 @@ class JSONL:
             while left:
                 left = left[os.write(file, left) :]
         except OSError:
-            # A full disk: take back what is there of the line, so that the next one stands alone.
+            # A full disk: remove the part of the line that was written, so that the next one is whole.
             with suppress(OSError):
                 os.ftruncate(file, before)
             raise

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamval.errors import UsageError
 from streamval.events import (
+    BaseEvent,
     ChunkEvent,
     CompletedEvent,
     ErrorEvent,
@@ -19,16 +21,12 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-from streamval.pipeline.attempt import REFUSED
+from streamval.pipeline.final_check import REFUSED
+from streamval.types.results import TriState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
-
-    from streamval.events import BaseEvent
-    from streamval.types.results import TriState
 
 NAMES = {
     # OpenTelemetry's conventions for generative AI are in development. These are the names of
@@ -52,13 +50,13 @@ NAMES = {
     "first_chunk_metric": "gen_ai.client.operation.time_to_first_chunk",
     "tokens_metric": "gen_ai.client.token.usage",
 }
-"""The names of the conventions that are used, in one place."""
+"""The names from the conventions that are used here."""
 
 _LAST = 1e10
-"""Unix seconds, in the year 2286: beyond it, nanoseconds do not fit."""
+"""The latest Unix time accepted, in the year 2286: later nanoseconds may not fit into 64 bits."""
 
 _MOST = 1e8
-"""Seconds between two events, about three years: a clock that leaps further is wrong."""
+"""The longest time accepted between two events, in seconds: about three years."""
 
 _MISSING = 'sinks.OpenTelemetry needs the extra: pip install "streamval-llm[otel]"'
 
@@ -68,23 +66,23 @@ _TOKENS = [4**n for n in range(14)]
 
 
 class OpenTelemetry:
-    """Tells OpenTelemetry of runs: spans, evaluation events, metrics. Any number of runs at a time.
+    """Reports runs to OpenTelemetry: spans, evaluation events, metrics. Any number of runs at a time.
 
-    - A span a run (``streamval.run``), within it one an attempt (``chat MODEL``), within that one a
-      judgement (``judge``), where the pipeline has `emit_verdicts`. The run's span is a child of the
+    - A span for each run (``streamval.run``), in it a span for each attempt (``chat MODEL``), and in that
+      a span for each judgement (``judge``), with `emit_verdicts`. The run's span is a child of the
       span that is current where the run is driven.
     - A ``gen_ai.evaluation.result`` event for each verdict on a chunk and on the whole output, as a log
       record of the attempt's span.
-    - Metrics: the duration of attempts, the time to the first delta (with `emit_tokens`), tokens, and of
-      our own ``streamval.time_to_first_chunk`` (delivered, so judged), ``streamval.runs`` by outcome,
+    - Metrics: the duration of attempts, the time to the first delta (with `emit_tokens`), tokens, and our
+      own ``streamval.time_to_first_chunk`` (of delivered chunks), ``streamval.runs`` by outcome,
       ``streamval.retries`` and ``streamval.tokens.discarded``.
 
-    The attributes of each name are in `NAMES`. Times are those of the events. Providers are those given,
-    else the global ones, which do nothing until your program has set them up with ``opentelemetry-sdk``
+    The names of the attributes are in `NAMES`. Times are those of the events. The providers default to
+    the global ones, which do nothing until your program has set them up with ``opentelemetry-sdk``
     (in ``pip install "streamval-llm[otel]"``).
 
     Args:
-        text: Also send what was written, and the reasons of verdicts, which may quote it. By default no
+        text: Also send the output, and the reasons of verdicts, which may quote it. By default no
             text leaves the program.
         tracer_provider: Makes the spans.
         meter_provider: Makes the metrics.
@@ -147,14 +145,14 @@ class OpenTelemetry:
         self._discarded = meter.create_counter("streamval.tokens.discarded", "{token}")
 
     def __call__(self, event: BaseEvent) -> None:
-        """Tell of an event."""
+        """Report an event."""
         if isinstance(event, StartedEvent):
             self._start(event)
             return
         run = self._runs.get(event.run_id)
         if run is None:  # subscribed too late, or an event of a contract
             return
-        if isinstance(event, CompletedEvent):  # first of all, as an exporter may raise
+        if isinstance(event, CompletedEvent):  # first, because an exporter may raise
             del self._runs[event.run_id]
         run.now = max(run.now, min(event.timestamp, run.now + _MOST))
         handle = self._handlers.get(type(event))
@@ -163,7 +161,7 @@ class OpenTelemetry:
 
     def _start(self, event: StartedEvent) -> None:
         attributes = {NAMES["operation"]: "chat", NAMES["model"]: event.model}
-        # Of a recording with a broken clock, no time at all is better than a wrong one.
+        # For a recording with a broken clock, no time is better than a wrong time.
         began = event.timestamp if 0 <= event.timestamp < _LAST else 0.0
         span = self._tracer.start_span(
             "streamval.run",
@@ -182,11 +180,7 @@ class OpenTelemetry:
             context=set_span_in_context(run.span),
             kind=SpanKind.CLIENT,
             start_time=_nanoseconds(run.now),
-            attributes={
-                **run.attributes,
-                NAMES["stream"]: True,
-                "streamval.attempt": number,
-            },
+            attributes={**run.attributes, NAMES["stream"]: True, "streamval.attempt": number},
         )
         run.inside = set_span_in_context(run.attempt)
         run.attempt_began, run.has_token = run.now, False
@@ -332,13 +326,13 @@ class OpenTelemetry:
 
 @dataclass(slots=True)
 class _OpenRun:
-    """What is known of a run whose spans are open."""
+    """A run whose spans are open."""
 
     span: Span
     names: tuple[str, ...]
     attributes: dict[str, str]
     began: float
-    now: float  # never less than before, whatever a clock says
+    now: float  # never decreases, even if the clock does
     attempt: Span = field(init=False)
     inside: Context = field(init=False)
     attempt_began: float = 0.0

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from streamval.events import ChunkEvent, CompletedEvent, RetryEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamval.events import BaseEvent
+from streamval.events import BaseEvent, ChunkEvent, CompletedEvent, RetryEvent
 
 
 class Piped:
     """Writes the text to standard output as it is delivered.
 
-    What a pipe has got cannot be taken back: a restart begins on a new line, and the console, on
-    standard error, says why.
+    Text in a pipe cannot be taken back: a restart begins on a new line, and the console, on
+    standard error, shows why.
 
     One run at a time.
 
     Args:
-        leave: Called when the reader of the pipe has gone, as behind ``| head``.
-        whole: Write all of it in the end, and nothing that was taken back: JSON in pieces is of no use.
+        leave: Called when the reader has closed the pipe, as ``| head`` does.
+        whole: Write the text once, at the end, without text that was taken back: for JSON.
 
     Example:
         >>> import asyncio
@@ -43,7 +38,7 @@ class Piped:
         self._leave = leave
 
     def __call__(self, event: BaseEvent) -> None:
-        """Write what an event delivers."""
+        """Write the text that an event delivers."""
         text = ""
         if self._whole:
             text = f"{event.full_text.strip()}\n" if isinstance(event, CompletedEvent) else ""
@@ -58,6 +53,6 @@ class Piped:
             sys.stdout.write(text)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python flushes once more as it ends: into nothing then.
+            # Python flushes again at exit: redirect standard output to the null device.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self._leave()

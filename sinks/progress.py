@@ -1,9 +1,10 @@
-"""`ProgressBar`: how far `Pipeline.map` has come, in a terminal or a notebook."""
+"""`ProgressBar`: the progress of `Pipeline.map`, in a terminal or a notebook."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Self
 
+from rich.console import Console as RichConsole
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,22 +16,16 @@ from rich.progress import (
 from rich.progress import Progress as RichProgress
 from rich.table import Column
 
-if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
-    from rich.console import Console as RichConsole
-
-    from streamval.types.results import Progress
+from streamval.types.results import Progress
 
 
 class ProgressBar:
-    """Shows how far `Pipeline.map` or a batch has come: prompts, verdicts, prompts a second, tokens, time left.
+    """Shows the progress of `Pipeline.map` or a batch: prompts, verdicts, prompts a second, tokens, time.
 
-    A context manager: the bar stays as it is when it is left.
+    A context manager: on exit the bar stops and stays visible.
 
     Args:
-        console: A rich console to draw on; by default standard error, where it hurts no pipe.
+        console: A rich console to draw on; by default standard error, to leave pipes alone.
 
     Example:
         >>> import io
@@ -60,7 +55,7 @@ class ProgressBar:
         self._task: TaskID = self._bar.add_task("", total=None)
 
     def __call__(self, progress: Progress) -> None:
-        """Show it."""
+        """Show the progress."""
         self._bar.start()  # does nothing inside of a `with` statement
         parts = [f"{progress.valid} valid", f"{progress.invalid} failed"]
         if progress.raised:
@@ -68,10 +63,7 @@ class ProgressBar:
         if progress.seconds:
             parts.append(f"{progress.done / progress.seconds:.1f}/s, {progress.tokens:,} tokens")
         self._bar.update(
-            self._task,
-            completed=progress.done,
-            total=progress.total,
-            description=", ".join(parts),
+            self._task, completed=progress.done, total=progress.total, description=", ".join(parts)
         )
         if progress.done == progress.total:
             self._bar.stop()
@@ -80,10 +72,5 @@ class ProgressBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()

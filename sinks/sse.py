@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncGenerator
+from typing import Literal
 
-from streamval.errors import StreamvalError, UsageError
+from streamval.errors import UsageError
 from streamval.events import (
+    BaseEvent,
     ChunkEvent,
     CompletedEvent,
     ErrorEvent,
@@ -15,41 +16,39 @@ from streamval.events import (
     StartedEvent,
     StreamingDoneEvent,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from streamval.events import BaseEvent
-    from streamval.pipeline.run import Run
+from streamval.pipeline.run import Run
+from streamval.wire.errors import error_object
+from streamval.wire.openai_chat import ChatWriter
+from streamval.wire.sse import DONE, PING, frame, text_frame
 
 Protocol = Literal["streamval", "openai"]
 
 HEARTBEAT = 15.0
-"""Seconds: proxies close connections that are silent for longer, most after 60."""
+"""Seconds between comments on a silent connection. Most proxies close it after 60 seconds."""
 
 
 async def sse(
     run: Run, *, protocol: Protocol = "streamval", heartbeat: float = HEARTBEAT
 ) -> AsyncGenerator[str]:
-    """Drive a run, and give its events as frames of `text/event-stream`.
+    """Drive a run, and yield its events as frames of `text/event-stream`.
 
-    Hand it to a web framework's streaming response. When the client goes, the framework closes it,
-    and the backend with it. What ends the run with an exception is a frame, and is not raised.
+    Pass it to a web framework's streaming response. When the client disconnects, the framework closes it,
+    and so the backend. An exception that ends the run becomes a frame, and is not raised.
 
     Args:
         run: A run that has not been started.
         protocol: `"streamval"`: each event as JSON, named by its type. `"openai"`: the delivered text
-            as OpenAI's ``chat.completion.chunk``s, for clients that know nothing of us. These cannot
+            as OpenAI's ``chat.completion.chunk``s, for OpenAI's clients. This protocol cannot
             take text back, so a repair that restarts after something was sent ends in an error
-            frame: let it continue, or have it restart only before.
-        heartbeat: Seconds of silence after which a comment is sent, so that nothing between here
-            and the client takes the connection for dead.
+            frame. Use a repair that continues.
+        heartbeat: Seconds of silence after which a comment is sent, so that no proxy
+            closes the connection.
 
     Yields:
         Frames, each ending in a blank line.
 
     Raises:
-        UsageError: If the protocol is neither, or `heartbeat` is not above 0.
+        UsageError: If the protocol is unknown, or `heartbeat` is not above 0.
 
     Example:
         >>> from streamval import Pipeline, ScriptedBackend
@@ -71,12 +70,10 @@ async def sse(
                 return StreamingResponse(frames, media_type="text/event-stream")
     """
     if protocol not in ("streamval", "openai"):
-        message = f"protocol must be 'streamval' or 'openai', not {protocol!r}"
-        raise UsageError(message)
+        raise UsageError(f"protocol must be 'streamval' or 'openai', not {protocol!r}")
     if heartbeat <= 0:
-        message = f"heartbeat must be above 0 seconds, not {heartbeat!r}"
-        raise UsageError(message)
-    frames = _as_event if protocol == "streamval" else _AsChunks().frames
+        raise UsageError(f"heartbeat must be above 0 seconds, not {heartbeat!r}")
+    frames_of = _as_event if protocol == "streamval" else _AsChunks().frames
     events = aiter(run)
     coming: asyncio.Future[BaseEvent] | None = None
     over = False
@@ -85,14 +82,14 @@ async def sse(
             coming = coming or asyncio.ensure_future(anext(events))
             await asyncio.wait([coming], timeout=heartbeat)
             if not coming.done():
-                yield ": still there\n\n"
+                yield PING
                 continue
             event, coming = coming.result(), None
             over = isinstance(event, CompletedEvent)
-            for frame in frames(event):
-                yield frame
-    except TakenBackError:
-        yield _data({"error": {"message": "the answer was taken back", "type": "taken_back"}})
+            for one in frames_of(event):
+                yield one
+    except _TakenBackError:
+        yield frame(error_object("the answer was taken back", "taken_back"))
     finally:
         if coming is not None:
             coming.cancel()
@@ -101,48 +98,38 @@ async def sse(
 
 
 def _as_event(event: BaseEvent) -> list[str]:
-    return [f"event: {event.type}\ndata: {event.model_dump_json()}\n\n"]  # type: ignore[attr-defined]
+    return [text_frame(event.model_dump_json(), event.type)]  # type: ignore[attr-defined]
 
 
-def _data(content: Any) -> str:
-    return f"data: {json.dumps(content)}\n\n"
-
-
-class TakenBackError(StreamvalError):
-    """Text that was sent no longer stands."""
+class _TakenBackError(Exception):
+    """Raised when a restart takes back text that was sent."""
 
 
 class _AsChunks:
     """A run's events as OpenAI's chunks of a chat completion."""
 
     def __init__(self) -> None:
-        self._head: dict[str, Any] = {}
         self._sent = 0
         self._reason = "stop"
         self._broken: ErrorEvent | None = None
 
     def frames(self, event: BaseEvent) -> list[str]:
-        """What of an event is sent: nothing, of most.
+        """Return the frames for an event; most have none.
 
         Raises:
-            TakenBackError: If a restart takes back what was sent.
+            _TakenBackError: If a restart takes back text that was sent.
         """
         match event:
             case StartedEvent():
-                self._head = {
-                    "id": f"chatcmpl-{event.run_id}",
-                    "object": "chat.completion.chunk",
-                    "created": int(event.timestamp),
-                    "model": event.model,
-                }
-                return [self._chunk({"role": "assistant", "content": ""})]
+                self._writer = ChatWriter(event.run_id, event.model, int(event.timestamp))
+                return [frame(self._writer.text(""))]
             case ChunkEvent():
-                said = event.separator + event.text
-                said = said if self._sent else said.lstrip()
+                text = event.separator + event.text
+                text = text if self._sent else text.lstrip()
                 self._sent += 1
-                return [self._chunk({"content": said})]
+                return [frame(self._writer.text(text))]
             case RetryEvent() if event.keep_chunks < self._sent:
-                raise TakenBackError
+                raise _TakenBackError
             case StreamingDoneEvent():
                 self._reason = event.finish_reason or "stop"
             case ErrorEvent():
@@ -153,20 +140,6 @@ class _AsChunks:
 
     def _end(self, event: CompletedEvent) -> list[str]:
         if self._broken is not None:
-            error = {"message": self._broken.detail, "type": self._broken.exception_type}
-            return [_data({"error": error})]
-        read, written = event.usage.prompt_tokens or 0, event.usage.completion_tokens
-        usage = {
-            "prompt_tokens": read,
-            "completion_tokens": written,
-            "total_tokens": read + written,
-        }
-        return [
-            self._chunk({}, self._reason if event.success else "content_filter"),
-            _data({**self._head, "choices": [], "usage": usage}),
-            "data: [DONE]\n\n",
-        ]
-
-    def _chunk(self, delta: dict[str, str], reason: str | None = None) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": reason}
-        return _data({**self._head, "choices": [choice]})
+            return [frame(error_object(self._broken.detail, self._broken.exception_type))]
+        reason = self._reason if event.success else "content_filter"
+        return [*map(frame, self._writer.end(reason, event.usage)), DONE]

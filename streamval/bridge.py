@@ -1,27 +1,29 @@
-"""Where pull meets push: async iterators to observables, and back, with backpressure.
+"""Converts async iterators to observables and back, with backpressure.
 
 reactivex has neither async iteration nor backpressure, and asyncio has no observables. This module
 is the only place where the two touch:
 
 - `from_async_iterable` reads an async iterator in a task and pushes its items to an observer.
-  `from_coroutine` does so with the one value that a coroutine returns.
+  `from_coroutine` does the same with the value that a coroutine returns.
 - `Subscription` and `iterate` subscribe to an observable and let a coroutine wait for it.
 
 Each subscription has a `Scope`, which owns the tasks that it started, so that the subscriber can
 wait until each of them has ended. The tasks share a `Gate`: while something downstream has paused
 it, the sources upstream are not read.
 
-What crosses, crosses unchanged: an exception arrives as the same object, and a cancellation is never
+Exceptions arrive as the same objects. A cancellation by the subscriber is never
 turned into an error. Everything runs on the event loop of the subscriber: no thread, no scheduler.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from typing import Any, TypeVar
 
 from aiostream import operator, streamcontext
 from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
@@ -29,11 +31,6 @@ from streamval.aio.inbox import BUFFER, Inbox
 from streamval.aio.pump import Pump, Receiver, cancelled_from_inside
 from streamval.aio.scope import Scope, scope
 from streamval.aio.tasks import report
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
 T = TypeVar("T")
 
@@ -45,7 +42,7 @@ def from_async_iterable(
     stall_timeout: float | None = None,
     on_closed: Callable[[], None] | None = None,
 ) -> Observable[T]:
-    """The items of an async iterable as a cold observable.
+    """Return the items of an async iterable as a cold observable.
 
     Each subscription calls `source` and reads it in a task of its own, in order, never faster
     than the current `Gate` allows. Disposing closes the iterator. To wait until it is closed,
@@ -53,8 +50,8 @@ def from_async_iterable(
 
     Args:
         source: Makes the iterable, anew for each subscription.
-        read: Makes of each item what is pushed for it; `None` pushes nothing. A `map` and a
-            `filter` at a third of their price, for what runs once a token.
+        read: Converts each item before it is pushed; `None` drops the item. Costs a third of a `map`
+            and a `filter`, which matters once a token.
         stall_timeout: Seconds without an item before the observable fails. Time during which
             something downstream has paused the gate does not count. `None` for never.
         on_closed: Called once the iterator is closed, whatever ended it, and before the observable
@@ -75,8 +72,7 @@ def from_async_iterable(
     """
 
     def subscribe(
-        observer: ObserverBase[Any],
-        scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
+        observer: ObserverBase[Any], scheduler: SchedulerBase | None = None
     ) -> DisposableBase:
         receiver = Receiver(observer.on_next, observer.on_error, observer.on_completed)
         with scope() as current:
@@ -88,13 +84,13 @@ def from_async_iterable(
 
 
 def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
-    """What a coroutine returns, as a cold observable of one item.
+    """Return the result of a coroutine as a cold observable of one item.
 
     Args:
-        work: Makes the coroutine, anew for each subscription, which runs it in a task of its own.
+        work: Makes the coroutine. Called for each subscription, which runs it in its own task.
 
     Returns:
-        An observable. What the coroutine raises arrives at `on_error` as it is. Disposing cancels
+        An observable. An exception of the coroutine arrives at `on_error` as it is. Disposing cancels
         the task.
 
     Example:
@@ -107,8 +103,7 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
     """
 
     def subscribe(
-        observer: ObserverBase[T],
-        scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
+        observer: ObserverBase[T], scheduler: SchedulerBase | None = None
     ) -> DisposableBase:
         failed: Callable[[Any], None] = observer.on_error
 
@@ -119,7 +114,7 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
                 me = asyncio.current_task()
                 if me is None or not current.has_cancelled(me):
                     failed(cancelled_from_inside())
-            except BaseException as error:  # what it raises is the observer's
+            except BaseException as error:  # the observer reports it
                 failed(error)
             else:
                 try:
@@ -144,8 +139,8 @@ class Subscription:
     Args:
         observable: What to subscribe to.
         on_next: Called with each item.
-        gate: What pauses the sources behind the observable.
-        scheduler: What time operators of reactivex in the observable use, if it has any.
+        gate: Pauses the sources behind the observable.
+        scheduler: The scheduler for reactivex's time operators in the observable, if it has any.
 
     Example:
         >>> import reactivex
@@ -198,7 +193,7 @@ class Subscription:
         return self._end.done()
 
     def error(self) -> BaseException | None:
-        """What the observable failed with, if it has."""
+        """Return the error that the observable failed with, if it has."""
         if not self._end.done() or self._end.cancelled():
             return None
         return self._end.exception()
@@ -208,7 +203,7 @@ class Subscription:
         self._end.add_done_callback(lambda _: callback())
 
     async def completed(self) -> None:
-        """Wait until the observable has completed. Raises what it failed with."""
+        """Wait until the observable has completed. Raise the error that it failed with."""
         # Behind a shield: an error that comes while this is cancelled is kept, not lost.
         await asyncio.shield(self._end)
 
@@ -219,27 +214,27 @@ class Subscription:
     def _failed(self, error: BaseException) -> None:
         if self._end.done():
             report("An observable failed after it had ended", error)
-        elif isinstance(error, StopIteration):  # which a future does not take
+        elif isinstance(error, StopIteration):  # a future does not accept it
             self._end.set_exception(RuntimeError("something raised StopIteration"))
         else:
             self._end.set_exception(error)
 
 
 async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
-    """The items of an observable, one at a time.
+    """Yield the items of an observable, one at a time.
 
     At most `buffer` items wait. Then the sources behind the observable are paused. Closing the
     iterator (as `async with to_stream(...).stream()` does) closes them before it returns.
 
     Args:
-        observable: What to subscribe to, once.
+        observable: The observable, which is subscribed to once.
         buffer: Items that may wait before the sources are paused.
 
     Yields:
         The items, in order.
 
     Raises:
-        BaseException: What the observable fails with, after the items before it.
+        BaseException: The error of the observable, after the items before it.
     """
     gate = Gate()
     inbox: Inbox[T] = Inbox(gate, buffer)
@@ -252,7 +247,7 @@ async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIt
 
 @operator
 async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
-    """An observable as an aiostream `Stream`: each iteration subscribes anew.
+    """Yield an observable as an aiostream `Stream`: each iteration subscribes anew.
 
     Args:
         observable: What to subscribe to.

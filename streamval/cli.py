@@ -40,12 +40,11 @@ def streamval(
     """Judge a language model's output [bold]while it is being written[/bold].
 
     The stream is cut into chunks, each chunk is judged as soon as it is there, and the model is
-    cancelled at the first failure; a repair goes on from the last good chunk.
+    cancelled at the first failure; a repair continues from the last good chunk.
 
     Exit status: 0 valid, 1 not valid after all attempts, 2 wrong use, 3 the model broke off,
     130 interrupted.
     """
-    del version
 
 
 for command in (run, replay, draw, serve, batch, rules, demo):
@@ -53,7 +52,7 @@ for command in (run, replay, draw, serve, batch, rules, demo):
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line."""
     app()
 
 

@@ -1,12 +1,15 @@
-"""Every error streamval raises, in one tree.
+"""Every error that streamval raises, in one tree.
 
     StreamvalError
     ├── UsageError (ValueError)            an argument that cannot work; nothing was started
+    │   ├── ConfigurationError             a gateway's file that cannot be served
+    │   └── RequestError                   a client's request that the gateway refuses
     ├── RunError (RuntimeError)            a run or pipeline driven in a way it does not allow
     ├── ChunkerError                       a chunking strategy broke its contract
-    ├── ValidatorError                     a requirement answered with something that is no verdict
+    ├── ValidatorError                     a requirement returned something that is not a verdict
     │   └── ValidatorTimeoutError (TimeoutError)
     ├── PreconditionException              the input of a generative function was refused
+    ├── NotValidError                      an agent's model never wrote a valid answer
     ├── ContractViolationError             a contract did not hold, remedies included
     ├── InputTypeError (TypeError)         the input of a contract is of another type
     ├── OutputTypeError (TypeError)        an output did not become the type that was asked for
@@ -14,27 +17,28 @@
         ├── AuthenticationError            the key was refused or is missing
         ├── UnknownModelError              no such model
         ├── RateLimitError                 too many requests (HTTP 429)
-        ├── ConnectionFailedError          there is no answer at the address
+        ├── RefusedRequestError            the provider rejects the request as invalid
+        ├── ConnectionFailedError          the address does not answer
         ├── StreamBrokenError              the stream ended before the model did
         ├── StallError (TimeoutError)      no delta for `stall_timeout` seconds
-        └── DeltaTypeError (TypeError)     the backend yielded what the chunker cannot take
+        └── DeltaTypeError (TypeError)     the backend yielded content that the chunker cannot take
 
-Warnings, which are no errors:
-
+Warnings:
     UserWarning
-    └── SharedStateWarning                 copies of a requirement share state, and it has changed
+    └── SharedStateWarning                 copies of a requirement share state that has changed
 
-A failed requirement is never an exception: it is an event and a result. What a validator itself
-raises reaches the caller unchanged, so it is not in this tree.
+A failed requirement is never an exception: it is an event and a result. An exception of a validator
+itself reaches the caller unchanged, so it is not in this tree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
 class StreamvalError(Exception):
-    """The root of all errors that this library raises by itself."""
+    """The root of all errors that this library raises."""
 
 
 class SharedStateWarning(UserWarning):
@@ -43,6 +47,36 @@ class SharedStateWarning(UserWarning):
 
 class UsageError(StreamvalError, ValueError):
     """An argument cannot work. Raised before anything was started."""
+
+
+class ConfigurationError(UsageError):
+    """A gateway's file cannot be served. The message names every mistake, each with its line."""
+
+
+class RequestError(UsageError):
+    """The gateway refuses a client's request.
+
+    Attributes:
+        status: The status of HTTP.
+        kind: The type of the error in the answer.
+        code: A machine-readable code.
+        param: The field of the request that is wrong.
+        headers: Headers of the answer.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "invalid_request_error",
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.code, self.param = status, kind, code, param
+        self.headers = headers or {}
 
 
 class RunError(StreamvalError, RuntimeError):
@@ -54,7 +88,7 @@ class ChunkerError(StreamvalError):
 
 
 class ValidatorError(StreamvalError):
-    """A requirement answered with something that is no verdict."""
+    """A requirement returned something that is not a verdict."""
 
 
 class ValidatorTimeoutError(ValidatorError, TimeoutError):
@@ -73,6 +107,10 @@ class PreconditionException(StreamvalError):  # noqa: N818  the reference's name
         self.validation = validation
 
 
+class NotValidError(StreamvalError):
+    """The model of an agent never wrote an answer that met its requirements."""
+
+
 class ContractViolationError(StreamvalError):
     """A contract did not hold, remedies included.
 
@@ -86,7 +124,7 @@ class ContractViolationError(StreamvalError):
 
 
 class InputTypeError(StreamvalError, TypeError):
-    """The input of a contract is of another type than it says. Nothing was started."""
+    """The input of a contract does not have the declared type. Nothing was started."""
 
 
 class OutputTypeError(StreamvalError, TypeError):
@@ -109,14 +147,18 @@ class RateLimitError(BackendError):
     """The provider asks for fewer requests (HTTP 429).
 
     Attributes:
-        retry_after: Seconds after which it may be asked again; `None` where it does not say.
+        retry_after: Seconds after which a request may be sent again, if the provider says so.
     """
 
     retry_after: float | None = None
 
 
+class RefusedRequestError(BackendError):
+    """The provider rejects the request as invalid."""
+
+
 class ConnectionFailedError(BackendError):
-    """There is no answer at the provider's address."""
+    """The provider's address does not answer."""
 
 
 class StreamBrokenError(BackendError):
@@ -128,4 +170,4 @@ class StallError(BackendError, TimeoutError):
 
 
 class DeltaTypeError(BackendError, TypeError):
-    """A backend yielded, or an operator made, something that is no piece of the output."""
+    """A backend or an operator yielded something other than str, bytes or Delta."""

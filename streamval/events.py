@@ -1,4 +1,4 @@
-"""What subscribers receive: frozen pydantic models with a `type` each.
+"""The events that subscribers receive: frozen pydantic models with a `type` each.
 
 The order within one attempt::
 
@@ -16,13 +16,15 @@ The order within one attempt::
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from streamval.types.audio import AudioChunk
 from streamval.types.chunks import Chunk
+from streamval.types.notebook import html_of
 from streamval.types.results import (
     Failure,
     PartialValidationResult,
@@ -30,17 +32,13 @@ from streamval.types.results import (
     Usage,
     ValidationResult,
 )
-from streamval.types.shown import html_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Stage: TypeAlias = Literal["pre", "act", "output", "post"]
 """Stages of a contract."""
 
 
 class BaseEvent(BaseModel):
-    """What every event says: when, of which run, in which attempt.
+    """The fields of every event.
 
     Attributes:
         timestamp: Unix seconds.
@@ -88,14 +86,14 @@ class TokenEvent(BaseEvent):
 
 
 class QuickCheckEvent(BaseEvent):
-    """All lanes have spoken on one chunk, or one of them has failed it.
+    """All lanes have judged one chunk, or one lane has failed it.
 
     Attributes:
-        chunk_index: The chunk that was judged. One past the last chunk for what a requirement
+        chunk_index: The chunk that was judged. One past the last chunk for the text that a requirement
             with a chunking of its own still held back at the end of the stream.
         passed: False if any lane failed it.
         verdict: Fail beats unknown beats pass.
-        results: One a requirement, in their order; `None` for a lane that was cut off.
+        results: The result of each requirement, in order; `None` for a lane that was cut off.
 
     Example:
         >>> QuickCheckEvent(run_id="r", attempt=1, chunk_index=0, passed=True, verdict="unknown", results=()).passed
@@ -112,16 +110,16 @@ class QuickCheckEvent(BaseEvent):
 class VerdictEvent(BaseEvent):
     """One lane has judged one chunk. Sent as it comes, and only where `emit_verdicts=True`.
 
-    A lane that is never asked about chunks sends none, and neither does one that was cut off.
+    Not sent for a lane that is never asked about chunks, or that was cut off.
 
     Attributes:
         chunk_index: The chunk that was judged.
         lane: Position of the requirement, from 0.
         requirement: Its description.
-        verdict: What it says.
+        verdict: The verdict.
         reason: Why.
-        seconds: How long it took, from when it was asked. What the chunk waited before, because the
-            lane was still busy, is not in it.
+        seconds: The duration of the judgement. The time before it, in which the chunk waited because the
+            lane was busy, is not included.
 
     Example:
         >>> VerdictEvent(
@@ -141,7 +139,7 @@ class VerdictEvent(BaseEvent):
 
 
 class ChunkEvent(BaseEvent):
-    """A chunk is delivered. After its QuickCheckEvent, and only if that did not fail.
+    """A chunk is delivered. Sent after its QuickCheckEvent, and only if that did not fail.
 
     Attributes:
         text: The chunk; empty where it is sound.
@@ -165,7 +163,7 @@ class ChunkEvent(BaseEvent):
     audio: bytes | None = None
 
     def chunk(self) -> Chunk:
-        """The chunk itself: an `AudioChunk`, where it is sound."""
+        """Return the chunk itself: an `AudioChunk`, where it is sound."""
         if self.audio is None:
             return Chunk(
                 self.text, self.chunk_index, self.start, self.end, self.separator, self.attempt
@@ -177,8 +175,8 @@ class PartialObjectEvent(BaseEvent):
     """A value of the JSON is complete. Sent where the pipeline has a `format`, after the chunk.
 
     Attributes:
-        path: Where it stands: ``$.people[3].name``.
-        value: The value, an object or array with all that is in it.
+        path: The path of the value: ``$.people[3].name``.
+        value: The value; an object or array includes its contents.
 
     Example:
         >>> PartialObjectEvent(run_id="r", attempt=1, path="$.name", value="Ann").path
@@ -191,12 +189,12 @@ class PartialObjectEvent(BaseEvent):
 
 
 class StreamingDoneEvent(BaseEvent):
-    """The model has come to its end; the trailing fragment is included.
+    """The model has ended, and the trailing fragment has been judged.
 
     Attributes:
-        full_text: What has been delivered by now, as in every event and result. Chunks that a
+        full_text: The text that has been delivered so far. Chunks that a
             requirement holds back are not in it yet.
-        finish_reason: Why the model stopped, in the backend's words; `None` where it does not say.
+        finish_reason: Why the model stopped, as the backend reports it; `None` if it does not.
 
     Example:
         >>> StreamingDoneEvent(run_id="r", attempt=1, full_text="Hi.", finish_reason="stop").finish_reason
@@ -225,10 +223,10 @@ class RetryEvent(BaseEvent):
     """A new attempt starts.
 
     Attributes:
-        attempt: The one starting, 2 or more.
+        attempt: The number of the new attempt, 2 or more.
         reason: Why the last one was rejected.
         failures: Every requirement that failed, with its reason.
-        mode: `"continue"` from the last good chunk, `"ask"` where the model was asked in words to go on
+        mode: `"continue"` from the last good chunk, `"ask"` where the model was asked in words to continue
             from there, or `"restart"`.
         keep_chunks: How many delivered chunks still stand; a UI discards the rest.
         closed_at: When the backend of the last attempt was closed, in Unix seconds; `None` where it
@@ -266,7 +264,7 @@ class CompletedEvent(BaseEvent):
     Attributes:
         success: True only if nothing failed while streaming, nothing raised, and every final
             validation passed.
-        full_text: What was delivered and still stands.
+        full_text: The delivered text that still stands.
         attempts_used: How many attempts were started.
         usage: Tokens of all attempts together.
         closed_at: When the backend of the last attempt was closed, in Unix seconds; `None` where it
@@ -286,11 +284,11 @@ class CompletedEvent(BaseEvent):
 
 
 class StageEvent(BaseEvent):
-    """A stage of a contract is over, or a condition was violated that may yet be remedied.
+    """A stage of a contract has ended, or a violated condition may still be remedied.
 
     Attributes:
-        stage: Which.
-        status: How.
+        stage: The stage.
+        status: Whether it passed.
         reason: Why it failed.
 
     Example:
@@ -323,7 +321,7 @@ Event = Annotated[
 
 @cache
 def maker(event: type[BaseEvent]) -> Callable[[dict[str, Any]], Event]:
-    """Makes events of a type from their fields, at two thirds of the price of calling the class.
+    """Return a function that makes events from their fields, at two thirds of the cost of the class.
 
     Example:
         >>> maker(TokenEvent)({"run_id": "r", "attempt": 1, "text": "Hi"}).text

@@ -21,7 +21,7 @@ def test_each_is_in_the_tree_and_in_the_drawing(error):
 
 
 def test_the_warning_is_a_users_and_in_the_drawing():
-    assert issubclass(sv.SharedStateWarning, UserWarning)
+    assert issubclass(sv.errors.SharedStateWarning, UserWarning)
     assert "SharedStateWarning" in errors.__doc__
 
 

@@ -20,18 +20,12 @@ EVENTS = [
         results=(sv.PartialValidationResult("fail", reason="é", score=0.5), None),
     ),
     sv.VerdictEvent(
-        **HEAD,
-        chunk_index=0,
-        lane=1,
-        requirement="b",
-        verdict="unknown",
-        reason=None,
-        seconds=0.5,
+        **HEAD, chunk_index=0, lane=1, requirement="b", verdict="unknown", reason=None, seconds=0.5
     ),
     sv.ChunkEvent(**HEAD, text="Hi.", chunk_index=0, start=1, end=4, separator=" "),
     sv.ChunkEvent(**HEAD, text="", chunk_index=1, start=4, end=6, separator="", audio=b"\x00\xff"),
     sv.PartialObjectEvent(**HEAD, path="$.a", value={"b": [1, None]}, stage="output"),
-    sv.StageEvent(**HEAD, stage="pre", status="failed", reason="why"),
+    sv.events.StageEvent(**HEAD, stage="pre", status="failed", reason="why"),
     sv.StreamingDoneEvent(**HEAD, full_text=" Hi.", finish_reason="length"),
     sv.FullValidationEvent(
         **HEAD,
@@ -39,11 +33,19 @@ EVENTS = [
         results=(sv.ValidationResult(True), sv.ValidationResult(False, error=ValueError("x"))),
     ),
     sv.RetryEvent(
-        **HEAD, reason="why", failures=(sv.Failure("a", "why", 3),), mode="continue", keep_chunks=3
+        **HEAD,
+        reason="why",
+        failures=(sv.types.Failure("a", "why", 3),),
+        mode="continue",
+        keep_chunks=3,
     ),
     sv.ErrorEvent(**HEAD, exception_type="OSError", detail="gone"),
     sv.CompletedEvent(
-        **HEAD, success=True, full_text="Hi.", attempts_used=1, usage=sv.Usage(7, 3, 1, 0, "mixed")
+        **HEAD,
+        success=True,
+        full_text="Hi.",
+        attempts_used=1,
+        usage=sv.types.Usage(7, 3, 1, 0, "mixed"),
     ),
 ]
 

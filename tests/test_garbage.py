@@ -84,8 +84,7 @@ def no_collector():
 
 
 @pytest.mark.parametrize(
-    "use",
-    [natural_end, events, chunks, failure, repair, left_early, slow_subscriber, operators],
+    "use", [natural_end, events, chunks, failure, repair, left_early, slow_subscriber, operators]
 )
 def test_nothing_of_a_run_is_left_to_the_collector(no_collector, use):
     async def main():

@@ -49,7 +49,6 @@ def test_the_names_of_the_specification():
         "Requirement",
         "stream_check",
         "simple_validate",
-        "default_output_to_bool",
         "Backend",
         "GenerationRequest",
         "Delta",
@@ -71,6 +70,21 @@ def test_the_names_of_the_specification():
         "StreamvalError",
     ]
     assert set(names) <= set(sv.__all__)
+
+
+def test_rarer_names_are_under_their_folder():
+    assert len(sv.__all__) < 80
+    for folder, names in {
+        sv.types: "AttemptResult Context Failure Message ModelOutputThunk Usage",
+        sv.events: "BaseEvent StageEvent",
+        sv.errors: "ContractViolationError PreconditionException SharedStateWarning",
+        sv.session: "SamplingResult Session StreamChunkingResult",
+        sv.requirements: "ALoraRequirement NoRepetition default_output_to_bool",
+        sv.validation: "Check Verdict",
+    }.items():
+        for name in names.split():
+            assert hasattr(folder, name), name
+            assert not hasattr(sv, name), name
 
 
 def test_the_folders_are_not_top_level_packages():

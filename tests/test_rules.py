@@ -461,7 +461,7 @@ async def test_rule_13_the_shallow_copy_caveat_bites_and_is_documented():
             return sv.ValidationResult(True)
 
     shares = Shares()
-    with pytest.warns(sv.SharedStateWarning, match="copies of Shares share 'seen'"):
+    with pytest.warns(sv.errors.SharedStateWarning, match="copies of Shares share 'seen'"):
         await sv.Pipeline(Spoken("One."), requirements=[shares]).run("go")
     assert shares.seen == ["One."]
     assert copy(shares).seen is shares.seen

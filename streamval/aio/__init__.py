@@ -1,6 +1,6 @@
-"""asyncio without observables: tasks and who owns them, gates, buffers, and sync code that waits.
+"""asyncio without observables: tasks, scopes, gates, buffers, and calls from sync code.
 
-`scope` owns tasks, `gate` pauses a source, `inbox` buffers between push and pull, `pump` reads an
+`scope` owns tasks, `gate` pauses and resumes a source, `inbox` buffers between push and pull, `pump` reads an
 async iterator, `tasks` starts tasks, `blocking` runs async code from sync code, `daemon` a call that may
-block for ever, `places` lets so many in at once.
+block for ever.
 """

@@ -1,7 +1,7 @@
-"""Async code from sync code: on an event loop in a thread of its own, so that it works everywhere.
+"""Runs async code from sync code, on an event loop in its own thread.
 
 `asyncio.run` cannot be used where a loop runs already, as in Jupyter, and a loop made for each call
-would leave a backend's connections behind on a loop that is gone. So all sync calls share one loop.
+would leave a backend's connections on a closed loop. So all sync calls share one loop.
 """
 
 from __future__ import annotations
@@ -10,17 +10,15 @@ import asyncio
 import atexit
 import inspect
 import os
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from threading import Event, Lock, Thread, current_thread
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from streamval.aio.tasks import CLOSING_GRACE
 from streamval.errors import RunError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
 
@@ -32,10 +30,10 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
     `CLOSING_GRACE` seconds for its clean-up, and raises.
 
     Args:
-        make: Called on the loop; returns what to await.
+        make: Called on the loop; returns the awaitable.
 
     Raises:
-        RunError: If it is called on the shared loop itself, which would wait for itself.
+        RunError: If it is called on the shared loop, which would then wait for itself.
 
     Example:
         >>> wait_for(lambda: asyncio.sleep(0, "done"))
@@ -43,8 +41,9 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
     """
     loop, thread = _shared_loop()
     if current_thread() is thread:
-        message = "a sync call cannot be made from inside of another one; await its async twin"
-        raise RunError(message)
+        raise RunError(
+            "a sync call cannot run inside another sync call; await the async method instead"
+        )
     ended = Event()
     given_up = False
     task: asyncio.Task[Any] | None = None
@@ -70,7 +69,7 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
     try:
         result, error = asyncio.run_coroutine_threadsafe(work(), loop).result()
     except BaseException:
-        if not ended.is_set():  # interrupted, perhaps before the future was in hand
+        if not ended.is_set():  # interrupted, perhaps before the future was returned
             loop.call_soon_threadsafe(give_up)
             ended.wait(CLOSING_GRACE)
         raise
@@ -82,13 +81,13 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function, sync or async, and wait for its result.
 
-    On the shared loop a sync one runs in a thread of its own, so that it may make sync calls in
-    turn; elsewhere on the spot.
+    On the shared loop a sync function runs in its own thread, so that it may make sync calls
+    itself; elsewhere it is called directly.
     """
     on_shared_loop = any(thread is current_thread() for _, thread in _shared)
     in_thread = on_shared_loop and not inspect.iscoroutinefunction(function)
     if in_thread:
-        # Of its own, as those of a pool would run out where calls are nested.
+        # A new thread, because nested calls could use up the threads of a pool.
         executor = ThreadPoolExecutor(1)
         work = partial(copy_context().run, function, *args, **kwargs)
         try:
@@ -115,7 +114,7 @@ def _shared_loop() -> tuple[asyncio.AbstractEventLoop, Thread]:
 
 
 def _forget() -> None:
-    """In the child of a fork the thread is gone: the next sync call starts another one."""
+    """Drop the loop in the child of a fork, where its thread is gone: the next sync call makes another."""
     global _lock  # noqa: PLW0603  another thread may have held it
     _lock = Lock()
     _shared.clear()

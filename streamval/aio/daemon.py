@@ -1,32 +1,30 @@
-"""A blocking call in a thread that nothing waits for: not its caller, if it is cancelled, nor the end of the process."""
+"""Runs a blocking call in a daemon thread, which delays neither cancellation nor process exit."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 async def in_daemon(call: Callable[[], T]) -> T:
-    """Call it in a thread of its own.
+    """Call a function in a daemon thread.
 
-    `asyncio.to_thread` has its threads joined when the loop ends: one that reads from a pipe that says nothing would
+    `asyncio.to_thread` joins its threads when the loop ends: a thread that reads from a silent pipe would
     keep the process from ending.
 
     Args:
-        call: May block for ever. What it returns after a cancellation is dropped.
+        call: The function. It may block for ever. Its result after a cancellation is dropped.
 
     Returns:
-        What it returns.
+        The function's result.
 
     Raises:
-        Exception: What it raises.
+        Exception: The function's exception.
 
     Example:
         >>> asyncio.run(in_daemon(lambda: 6 * 7))
@@ -43,11 +41,11 @@ async def in_daemon(call: Callable[[], T]) -> T:
         try:
             result = call()
         except BaseException as error:
-            told: tuple[Callable[[Any], None], object] = (answer.set_exception, error)
+            outcome: tuple[Callable[[Any], None], object] = (answer.set_exception, error)
         else:
-            told = (answer.set_result, result)
-        with suppress(RuntimeError):  # the loop has gone
-            loop.call_soon_threadsafe(settle, *told)
+            outcome = (answer.set_result, result)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, *outcome)
 
     Thread(target=work, name="streamval-daemon", daemon=True).start()
     return await answer

@@ -38,7 +38,7 @@ class Gate:
         self.busy = True
 
     def resume(self) -> None:
-        """Take back one `pause`. The last one lets the readers go on."""
+        """Undo one `pause`. The last `resume` wakes the readers."""
         self._pauses -= 1
         if not self._pauses:
             for waiter in self._waiters:

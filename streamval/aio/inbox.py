@@ -1,14 +1,13 @@
-"""A bounded buffer between a push and a pull."""
+"""A bounded buffer between code that pushes items and code that pulls them."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from streamval.aio.gate import Gate
+from streamval.aio.gate import Gate
 
 T = TypeVar("T")
 
@@ -53,12 +52,12 @@ class Inbox(Generic[T]):
         self._wake()
 
     def close(self) -> None:
-        """Nothing more will be put in: iteration ends after what waits."""
+        """End the iteration after the waiting items."""
         self._closed = True
         self._wake()
 
     def clear(self) -> None:
-        """Drop what waits."""
+        """Drop the waiting items, and resume the gate if this inbox has paused it."""
         self._items.clear()
         self.resume()
 

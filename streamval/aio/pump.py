@@ -6,19 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterable, Callable
 from contextlib import aclosing, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from streamval.aio.scope import Scope
 from streamval.aio.tasks import report
 from streamval.errors import StallError, StreamBrokenError
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable
-
-    from streamval.aio.scope import Scope
-
 FAIR_SHARE = 256
-"""Items that a source which never waits may push before every other task gets a turn."""
+"""Items in a row, from a source that never waits, after which other tasks get a turn."""
 
 STALL_STEPS = 16
 """How often within a `stall_timeout` the pump checks whether an item has come."""
@@ -37,7 +34,7 @@ class Pump:
 
     Args:
         source: Makes the iterable.
-        read: Makes of each item what is pushed for it; `None` pushes nothing.
+        read: Converts each item before it is pushed; `None` drops the item.
         receiver: Where the items go.
         scope: Owns the task.
         stall_timeout: Seconds without an item before the receiver gets an error, or `None`.
@@ -72,7 +69,7 @@ class Pump:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Read in a task of its own."""
+        """Start the task that reads."""
         self.task = self._scope.spawn(self.run())
 
     def stop(self) -> None:
@@ -160,7 +157,7 @@ class Pump:
         self._quiet = True
         if self._quiet_steps >= STALL_STEPS:
             self._stalled = True
-            # At once, as the backend may ignore its cancellation, or take long to obey it.
+            # Report it now: the backend may ignore its cancellation, or take long to close.
             message = (
                 f"no delta for {timeout:g} seconds; the backend hangs, or needs a longer "
                 "stall_timeout"
@@ -174,5 +171,5 @@ class Pump:
 
 
 def cancelled_from_inside() -> StreamBrokenError:
-    """The error for a source that was cancelled, but not by its reader."""
+    """Return the error for a source that was cancelled, but not by its reader."""
     return StreamBrokenError("the source was cancelled from inside, not by its reader")

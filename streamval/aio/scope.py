@@ -1,18 +1,36 @@
-"""A scope: the tasks of one subscription, and the gate that they share."""
+"""A scope: the tasks of one subscription, and the gate that they share.
+
+reactivex disposes without waiting, and asyncio needs to wait: a source is closed only when its task
+has ended. So each subscription has a scope, which owns every task that starts because of it, and
+`aclose` waits for them all. Operators do not pass it on. They find it in a context variable: a
+subscriber enters the scope, a task that starts inside inherits it, and `leave_scope` ends that where
+a user's code begins.
+
+What to watch for when you change this file:
+
+- **A task is cancelled once.** A second `task.cancel()` would interrupt the clean-up that the first one
+  started, and a backend would stay open. `_cancelled` holds the cancelled tasks, and also tasks that must
+  not be cancelled (`spare`), because they already clean up.
+- **A cancellation is ours or it is not.** A task that gets a `CancelledError` asks `has_cancelled`. If
+  the scope did it, the task ends quietly: a task that ends by an exception keeps its traceback, and
+  with it the whole subscription, until the garbage collector runs. If not, the code inside was
+  cancelled, and that is an error to report.
+- **`aclose` may be cancelled itself**, while it waits. It waits on to the end, then raises. It gives up
+  after `CLOSING_GRACE` seconds on tasks that ignore their cancellation, so that closing never hangs.
+- **`SystemExit` and `KeyboardInterrupt`** must not leave a task, as they would stop the event loop. They
+  go to `crashed`, and the subscriber raises them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from streamval.aio.gate import Gate
 from streamval.aio.tasks import CLOSING_GRACE, report, running_loop
 from streamval.errors import RunError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from contextvars import Context
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -22,7 +40,7 @@ S = TypeVar("S", bound="Scope")
 class Scope:
     """Owns the tasks of one subscription.
 
-    A task that starts inside the scope inherits it, so what an operator subscribes to later
+    A task that starts inside the scope inherits it, so a later subscription of an operator
     belongs to the same scope.
 
     Args:
@@ -43,7 +61,7 @@ class Scope:
     def spawn(
         self, work: Coroutine[Any, Any, None], *, context: Context | None = None
     ) -> asyncio.Task[None]:
-        """Run `work` in a task of this scope, in a context of its own unless one is given.
+        """Run `work` in a task of this scope, in a new context unless one is given.
 
         Raises:
             RunError: If there is no running event loop, or the scope has been closed.
@@ -55,19 +73,18 @@ class Scope:
             raise
         if self._closed:
             work.close()
-            message = "the subscription has ended; nothing new can be started in it"
-            raise RunError(message)
+            raise RunError("the subscription has ended; nothing new can be started in it")
         task = loop.create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def adopt(self, task: asyncio.Task[None]) -> None:
-        """Own a task that was started elsewhere, raises nothing, and calls `disown` at its end."""
+        """Own a task that was started elsewhere. It must not raise, and must call `disown` at its end."""
         self._tasks.add(task)
 
     def disown(self, task: asyncio.Task[None]) -> None:
-        """A task that was adopted ends. Does nothing for any other task."""
+        """Forget a task that ends. Do nothing if the scope does not own it."""
         self._tasks.discard(task)
         self._cancelled.discard(task)
 
@@ -78,7 +95,7 @@ class Scope:
             task.cancel()
 
     def has_cancelled(self, task: asyncio.Task[None]) -> bool:
-        """Whether this scope has cancelled a task, or spared it."""
+        """Return whether this scope has cancelled a task, or spared it."""
         return task in self._cancelled
 
     def spare(self, task: asyncio.Task[None]) -> None:
@@ -91,7 +108,7 @@ class Scope:
             self.crashed(error)
 
     def crashed(self, error: BaseException) -> None:
-        """A task has met an exception that has nowhere to go.
+        """Report an exception that ended a task.
 
         For `SystemExit` and `KeyboardInterrupt`, which would stop the event loop if they left it.
         """
@@ -101,14 +118,14 @@ class Scope:
             report("A task of an observable ended with an exception that is not handled", error)
 
     def current(self) -> current[Scope]:
-        """Make this the scope of what is subscribed to inside the block."""
+        """Make this the current scope inside the block."""
         return current(self)
 
     def inside(self, fn: Callable[P, T]) -> Callable[P, T]:
-        """A function that runs with this as the current scope."""
+        """Return a function that runs with this as the current scope."""
 
         def entered(*args: P.args, **kwargs: P.kwargs) -> T:
-            if _scope.get() is self:  # as for most
+            if _scope.get() is self:  # the common case
                 return fn(*args, **kwargs)
             token = _scope.set(self)
             try:
@@ -119,9 +136,9 @@ class Scope:
         return entered
 
     async def aclose(self) -> None:
-        """Cancel what still runs, and wait until all of it has ended.
+        """Cancel the tasks that still run, and wait until they have ended.
 
-        If this is cancelled meanwhile, the clean-up goes on to its end, and the cancellation is
+        If this is cancelled meanwhile, the clean-up still completes, and the cancellation is
         raised then: neither is lost.
         """
         self._closed = True
@@ -155,12 +172,12 @@ def scope() -> current[Scope]:
 
 
 def leave_scope() -> None:
-    """Leave the current scope for good: what follows in this context is a user's code."""
+    """Leave the current scope for the rest of this context, which runs a user's code."""
     _scope.set(None)
 
 
 enter_scope, exit_scope = _scope.set, _scope.reset
-"""What `current` does, without an object: for what runs for every chunk."""
+"""Do the same as `current`, without an object: for code that runs for every chunk."""
 
 
 class current(Generic[S]):  # noqa: N801  reads as a word in a with statement

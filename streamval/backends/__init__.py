@@ -1,4 +1,4 @@
-"""Who speaks: backends, what they are asked, and generations that start when they are awaited."""
+"""Backends: requests in, deltas out. A generation starts when it is first awaited."""
 
 import lazy_loader as _lazy
 

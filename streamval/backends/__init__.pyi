@@ -1,5 +1,4 @@
 from .base import Backend as Backend
-from .base import Delta as Delta
 from .base import GenerationRequest as GenerationRequest
 from .default import as_backend as as_backend
 from .default import default_backend as default_backend

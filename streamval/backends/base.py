@@ -1,4 +1,4 @@
-"""`Backend`: what it is asked (`GenerationRequest`), and what it answers (`Delta`)."""
+"""`Backend`: takes a `GenerationRequest`, yields deltas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+from reactivex import Observable
 
 from streamval import bridge
 from streamval.backends.generation import Generation
@@ -17,31 +19,26 @@ from streamval.chunkers.base import not_text
 from streamval.errors import UsageError
 from streamval.types.components import CBlock, Component, render
 from streamval.types.context import Context, Message
-from streamval.types.thunk import ModelOutputThunk
-
-if TYPE_CHECKING:
-    from reactivex import Observable
-
-    from streamval.types.results import Usage
-    from streamval.types.thunk import GenerationMetadata
+from streamval.types.deltas import Delta, content_of, note
+from streamval.types.thunk import GenerationMetadata, ModelOutputThunk
 
 Prompt: TypeAlias = (
     "str | CBlock | Component | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
 )
-"""What a run may be asked: a text, a component, a message, or a conversation (of `Message` or of
+"""A prompt: a text, a component, a message, or a conversation (a list of `Message` or of
 dicts with `role` and `content`)."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GenerationRequest:
-    """What a backend is asked to generate.
+    """A request to a backend.
 
     Attributes:
         messages: The conversation.
-        prefix: Text the output begins with already; only what follows is generated. `None` to
-            begin at the beginning.
+        prefix: Text that the output begins with; the backend generates only the continuation. `None` to
+            generate the whole output.
         format: A pydantic model that the output should be an instance of, or `None`.
-        options: `temperature`, `seed`, `max_tokens` and whatever else the backend knows.
+        options: `temperature`, `seed`, `max_tokens` and other options of the backend.
         attempt: From 1.
     """
 
@@ -51,40 +48,23 @@ class GenerationRequest:
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     attempt: int = 1
 
-    def __repr__(self) -> str:  # without the keys among the options
+    def __repr__(self) -> str:  # with the keys in the options masked
         return (
             f"GenerationRequest({self.messages!r}, prefix={self.prefix!r}, format={self.format!r}, "
             f"options={masked(self.options)!r}, attempt={self.attempt})"
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """A piece of output. A backend may yield bare strings instead.
-
-    Attributes:
-        text: What was generated (bytes, where it is sound); empty where a delta only reports.
-        usage: Tokens of this generation so far, as the backend counts them; the last one counts.
-        finish_reason: Why the model stopped, in its last delta: `"stop"`, `"length"`, …
-        refusal: A piece of what the model says where it refuses to answer, which is no output.
-    """
-
-    text: str = ""
-    usage: Usage | None = None
-    finish_reason: str | None = None
-    refusal: str | None = None
-
-
 class Backend(ABC):
     """Something that generates text as a stream.
 
     A subclass writes `stream`, an async generator. It may be closed at any `yield` or `await`,
-    and must then stop generating: a ``finally`` (or an ``async with`` around the connection) is
-    where it does.
+    and must then stop generating: use ``finally``, or an ``async with`` around the
+    connection.
 
     Attributes:
         model: A name for events.
-        supports_prefix: Whether it can go on from `GenerationRequest.prefix`.
+        supports_prefix: Whether it can continue `GenerationRequest.prefix`.
         options: Defaults for `GenerationRequest.options`.
         adapters: The low-rank adapters that can judge, by name, each with the options that
             switch it on.
@@ -108,14 +88,15 @@ class Backend(ABC):
     options: Mapping[str, Any] = MappingProxyType({})
     adapters: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
-    def going(self, options: Mapping[str, Any]) -> Backend:
-        """This backend for a judge of a run with such options: it asks the same endpoint.
+    def for_judges(self, options: Mapping[str, Any]) -> Backend:
+        """Return the backend for judges, at the run's endpoint.
 
         Args:
-            options: The run's. Those that shape its output are not the judge's.
+            options: The run's options. Options that name an endpoint or a key are used; options that shape
+                the output are ignored.
 
         Returns:
-            This backend, or a copy of it with the others as its own.
+            This backend, or a copy with these options as its own.
         """
         there = {
             name: value
@@ -130,31 +111,30 @@ class Backend(ABC):
 
     @abstractmethod
     def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """Generate. Written as an async generator.
+        """Generate the output. Implement it as an async generator.
 
         Args:
-            request: What is asked.
+            request: The request.
 
         Yields:
-            Pieces of text as they come, none of them empty unless they report usage.
+            Pieces of text as they come. A `Delta` without text only reports.
 
         Raises:
             BackendError: If it cannot generate, or stops halfway.
         """
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse options that cannot work. By default none is refused.
+        """Reject invalid options. By default all options are accepted.
 
         Raises:
-            UsageError: If one cannot.
+            UsageError: If an option is invalid.
         """
-        del options
 
     def request(self, prompt: Prompt, **options: Any) -> GenerationRequest:
-        """A request for `prompt`, with this backend's options unless given others.
+        """Return a request for `prompt`, with this backend's options unless given others.
 
         Raises:
-            UsageError: If `prompt` is no prompt, or `check_options` refuses an option.
+            UsageError: If `prompt` is not a prompt, or `check_options` refuses an option.
         """
         self.check_options(options)
         return GenerationRequest(as_messages(prompt), options={**self.options, **options})
@@ -162,7 +142,7 @@ class Backend(ABC):
     def observe(
         self, prompt: Prompt | GenerationRequest, *, stall_timeout: float | None = None
     ) -> Observable[str]:
-        """The token stream as a cold observable: each subscription generates anew.
+        """Return the token stream as a cold observable: each subscription generates anew.
 
         Args:
             prompt: What to ask, or a whole request.
@@ -174,7 +154,7 @@ class Backend(ABC):
         """
         request = prompt if isinstance(prompt, GenerationRequest) else self.request(prompt)
         return bridge.from_async_iterable(
-            lambda: self.stream(request), read=_something_said, stall_timeout=stall_timeout
+            lambda: self.stream(request), read=_content, stall_timeout=stall_timeout
         )
 
     async def generate_from_context(
@@ -185,7 +165,7 @@ class Backend(ABC):
         format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> tuple[ModelOutputThunk, Context]:
-        """Ask, after the turns that `ctx` lets a generation see.
+        """Ask the model, after the turns of ``ctx.history()``.
 
         Args:
             action: What to ask: a prompt, a `CBlock` or a `Component`.
@@ -207,7 +187,7 @@ class Backend(ABC):
             def read(delta: str | Delta) -> str | None:
                 if isinstance(delta, Delta):
                     note(delta, known)
-                return text_of(delta) or None
+                return _text_of(delta) or None
 
             return Generation(
                 known,
@@ -225,22 +205,8 @@ class Backend(ABC):
         return f"{type(self).__name__}({self.model!r})"
 
 
-MAX_REFUSAL = 1000
-"""Characters of a refusal that are kept."""
-
-
-def note(delta: Delta, known: GenerationMetadata) -> None:
-    """Note what a delta tells of its generation besides the text."""
-    known.usage = delta.usage or known.usage
-    if delta.refusal:
-        known.refusal += str(delta.refusal)[: MAX_REFUSAL - len(known.refusal)]
-        known.finish_reason = "refusal"  # OpenAI's own is "stop"
-    elif not known.refusal:
-        known.finish_reason = delta.finish_reason or known.finish_reason
-
-
-def text_of(delta: str | Delta) -> str:
-    """A delta's text.
+def _text_of(delta: str | Delta) -> str:
+    """Return the text of a delta.
 
     Raises:
         DeltaTypeError: If it is neither a string nor a `Delta` of text.
@@ -251,23 +217,18 @@ def text_of(delta: str | Delta) -> str:
     return text
 
 
-def said_in(delta: object) -> Any:
-    """What a delta says: text, or bytes of sound. The caller checks which."""
-    return delta.text if isinstance(delta, Delta) else delta
-
-
-def _something_said(delta: object) -> Any:
+def _content(delta: object) -> Any:
     if delta is None:
         raise not_text(delta)
-    said = said_in(delta)
-    return None if said in ("", b"") else said
+    content = content_of(delta)
+    return None if content in ("", b"") else content
 
 
 def as_messages(prompt: Prompt) -> tuple[Message, ...]:
-    """A prompt as messages.
+    """Return a prompt as messages.
 
     Raises:
-        UsageError: If it is no prompt, or an empty one.
+        UsageError: If it is not a prompt, or is empty.
 
     Example:
         >>> as_messages("Hi")
@@ -277,19 +238,16 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
         prompt = render(prompt)
     if isinstance(prompt, str):
         if not prompt.strip():
-            message = "the prompt is empty"
-            raise UsageError(message)
+            raise UsageError("the prompt is empty")
         return (Message("user", prompt),)
     if isinstance(prompt, (Message, Mapping)):
         prompt = [prompt]
     if isinstance(prompt, (list, tuple)) and prompt:
         turns = tuple(_as_message(turn) for turn in prompt)
         if not any(turn.content.strip() for turn in turns):
-            message = "the prompt is empty"
-            raise UsageError(message)
+            raise UsageError("the prompt is empty")
         return turns
-    message = f"a prompt is a string or a list of messages, not {prompt!r}"
-    raise UsageError(message)
+    raise UsageError(f"a prompt is a string or a list of messages, not {prompt!r}")
 
 
 def _as_message(turn: Message | Mapping[str, str]) -> Message:
@@ -299,8 +257,7 @@ def _as_message(turn: Message | Mapping[str, str]) -> Message:
         match dict(turn):
             case {"role": "system" | "user" | "assistant" as role, "content": str(content)}:
                 return Message(role, content)
-    message = (
+    raise UsageError(
         "a message needs a role ('system', 'user' or 'assistant') and a string as content, "
         f"not {turn!r}"
     )
-    raise UsageError(message)

@@ -1,6 +1,6 @@
 """How each kind of server continues the assistant's last message, where it can.
 
-OpenAI's protocol has no such thing, and each server that can has its own way. Sources: LiteLLM's
+OpenAI's protocol does not define this, so servers have their own ways. Sources: LiteLLM's
 "Pre-fix assistant messages" (Mistral, DeepSeek, Anthropic), vLLM's "OpenAI-compatible server"
 (`continue_final_message`), llama.cpp's pull requests 13174 and 13608, OpenRouter's and Ollama's API
 references.
@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 Continues = Literal["message", "flag", "vllm"]
 """`"message"`: an assistant's message at the end is continued as it is (llama.cpp, Ollama, Anthropic,
-OpenRouter). `"flag"`: one with ``"prefix": true`` is (Mistral, DeepSeek). `"vllm"`: it is where
-`continue_final_message` says so."""
+OpenRouter). `"flag"`: only with ``"prefix": true`` in it (Mistral, DeepSeek). `"vllm"`: only with
+`continue_final_message` in the request."""
 
 _PROVIDERS: dict[str, Continues] = {
     "anthropic": "message",
@@ -30,16 +30,16 @@ _PROVIDERS: dict[str, Continues] = {
 ALWAYS = frozenset(
     {"ollama", "ollama_chat", "llamafile", "hosted_vllm", "mistral", "codestral", "deepseek"}
 )
-"""Providers all of whose chat models continue. Of the others, each model has to be known to."""
+"""Providers whose chat models all continue. For other providers it depends on the model."""
 
 
 def way_of(provider: str) -> Continues:
-    """How a provider continues, if its model can."""
+    """Return how a provider continues a prefix, if its model can."""
     return _PROVIDERS.get(provider, "message")
 
 
 def continued(messages: list[dict[str, Any]], prefix: str, way: Continues) -> dict[str, Any]:
-    """Add a prefix to messages; returns what the request's body needs besides.
+    """Add a prefix to messages. Return the extra fields for the request's body.
 
     Example:
         >>> messages = [{"role": "user", "content": "Count."}]

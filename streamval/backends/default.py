@@ -1,4 +1,4 @@
-"""The backend for whatever `backend=` may be given."""
+"""The backend for a value of `backend=`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamval.errors import UsageError
 
 
 def default_backend(model: str | None = None) -> Backend:
-    """A LiteLLM model by its name; without one `$STREAMVAL_MODEL`, else the embedded model."""
+    """Return the backend for a LiteLLM model, by default `$STREAMVAL_MODEL`; else the embedded model."""
     model = model or os.environ.get("STREAMVAL_MODEL")
     if model:
         from streamval.backends.litellm import LiteLLMBackend  # slow to import
@@ -21,15 +21,14 @@ def default_backend(model: str | None = None) -> Backend:
 
 
 def as_backend(given: Backend | str | None) -> Backend:
-    """A backend from what `backend=` may be given.
+    """Return the backend for a value of `backend=`.
 
     Raises:
-        UsageError: If it is nothing that speaks.
+        UsageError: If it is neither a backend nor a model name.
     """
     if given is None or isinstance(given, str):
         return default_backend(given)
     if isinstance(given, Backend):
         return given
     hint = "an instance of it" if isinstance(given, type) else "a Backend or a LiteLLM model name"
-    message = f"backend cannot be {given!r}; give {hint}"
-    raise UsageError(message)
+    raise UsageError(f"backend cannot be {given!r}; give {hint}")

@@ -1,32 +1,30 @@
-"""What a `ModelOutputThunk` gets its text from: a generation that starts when it is first awaited."""
+"""The generation behind a `ModelOutputThunk`. It starts when it is first awaited."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING
+
+from reactivex import Observable
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import Inbox
 from streamval.bridge import Subscription
 from streamval.errors import RunError
-from streamval.types.thunk import already_computed
+from streamval.types.thunk import GenerationMetadata, already_computed
 from streamval.types.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-
     from opentelemetry.trace import Span
-    from reactivex import Observable
-
-    from streamval.types.thunk import GenerationMetadata
 
 
 class Generation:
-    """Generates once, for any number of tasks that await the text and one that reads the stream.
+    """Generates once, for one task that reads the stream and any number of tasks that await the text.
 
     Args:
-        known: Kept up to date while it generates.
-        deltas: The observable of the text.
+        known: The metadata, which is updated during the generation.
+        deltas: Makes the observable of the text.
     """
 
     def __init__(self, known: GenerationMetadata, deltas: Callable[[], Observable[str]]) -> None:
@@ -50,7 +48,7 @@ class Generation:
         return self.value or ""
 
     def astream(self) -> AsyncGenerator[str]:
-        """The pieces of text as they come; see `ModelOutputThunk.astream`."""
+        """Return the pieces of text as they come; see `ModelOutputThunk.astream`."""
         self._check_stream()
         return self._stream()
 
@@ -72,8 +70,7 @@ class Generation:
         if self._inbox is not None or self._subscription is not None:
             if self.value is not None:
                 raise already_computed()
-            message = "an output's stream has one consumer, and this one is taken"
-            raise RunError(message)
+            raise RunError("an output's stream may have only one consumer, and it has one already")
 
     async def _wait(self) -> None:
         self._waiting += 1
@@ -93,7 +90,7 @@ class Generation:
     async def _stream(self) -> AsyncGenerator[str]:
         if self.value is not None:  # cancelled before it began
             return
-        self._check_stream()  # another one may have begun since
+        self._check_stream()  # another consumer may have started since
         gate = Gate()
         inbox: Inbox[str] = Inbox(gate)
         await self._start(inbox, gate)
@@ -126,7 +123,7 @@ class Generation:
             self._inbox.put(text)
 
     def _end(self) -> None:
-        """The generation is over, by itself or cancelled. The first call counts."""
+        """Note the end of the generation, natural or cancelled. Only the first call counts."""
         if self._done.is_set():
             return
         if self._subscription is not None and not self._known.cancelled:

@@ -6,30 +6,29 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from aiostream import streamcontext
 
-from streamval.backends.base import Backend, Delta
-from streamval.backends.provider import as_delta, broken_off, close
+from streamval.backends.base import Backend, GenerationRequest
+from streamval.backends.provider import broken_off, close
 from streamval.errors import BackendError, UsageError
-
-if TYPE_CHECKING:
-    from streamval.backends.base import GenerationRequest
+from streamval.types.deltas import Delta
+from streamval.wire.completions import read_delta
 
 Pieces: TypeAlias = "Iterable[Any] | AsyncIterable[Any]"
 
 
 class IterableBackend(Backend):
-    """Speaks with a function's words: the way to plug in a client that you have already.
+    """Yields the pieces that a function returns: for a client that you already have.
 
     Args:
-        fn: From the prompt (the last message's text) to an iterable, or async iterable, of
-            strings or `Delta`s; may be async itself. Where its parameter is called `request`, it
+        fn: Takes the prompt (the last message's text), and returns an iterable, or async iterable, of
+            strings or `Delta`s; may be async itself. If its first parameter is called `request`, it
             gets the whole `GenerationRequest`. The streams of the `openai` package and of LiteLLM
-            are understood as they come, with usage, finish reason and refusal, and are closed. A
-            generator that is not async runs on a thread, as waiting in it would stop the event
-            loop: write one around a client that is not async (``yield from client.…``).
+            are accepted, with usage, finish reason and refusal, and are closed. A sync
+            generator runs on a thread, as waiting in it would block the event
+            loop: write such a generator for a sync client (``yield from client.…``).
         model: A name for events; by default the function's.
 
     Raises:
@@ -48,14 +47,15 @@ class IterableBackend(Backend):
         self, fn: Callable[[Any], Pieces | Awaitable[Pieces]], model: str | None = None
     ) -> None:
         if not callable(fn):
-            message = f"IterableBackend needs a function of the prompt, not {type(fn).__name__}"
-            raise UsageError(message)
+            raise UsageError(
+                f"IterableBackend needs a function of the prompt, not {type(fn).__name__}"
+            )
         self._fn = fn
         self._takes_request = _first_parameter(fn) == "request"
         self.model = model or str(getattr(fn, "__name__", type(fn).__name__))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """What the function yields."""
+        """Yield the pieces that the function returns."""
         pieces: Any = self._fn(request if self._takes_request else request.messages[-1].content)
         if inspect.isawaitable(pieces):
             pieces = await pieces
@@ -64,18 +64,17 @@ class IterableBackend(Backend):
                 yield piece
             return
         if isinstance(pieces, (str, bytes)) or not isinstance(pieces, (AsyncIterable, Iterable)):
-            message = (
+            raise BackendError(
                 f"{self.model} returned {type(pieces).__name__}, not an iterable of strings; "
                 "yield the pieces, or return a list of them"
             )
-            raise BackendError(message)
         source = pieces if isinstance(pieces, AsyncIterable) else _on_thread(pieces)
-        ended: bool | None = None  # of a provider's stream, which says when it has
+        ended: bool | None = None  # whether a provider's stream has sent its finish reason
         try:
             async with streamcontext(source) as items:
                 async for item in items:
                     if hasattr(item, "choices"):  # a provider's piece
-                        delta = as_delta(item)
+                        delta = read_delta(item)
                         ended = bool(ended or delta.finish_reason)
                         yield delta
                     else:
@@ -117,7 +116,7 @@ async def _on_thread(pieces: Iterable[str]) -> AsyncIterator[str]:
 
 
 class _End:
-    """What no iterable yields."""
+    """The end of an iterable."""
 
 
 _END: Any = _End()

@@ -1,40 +1,41 @@
-"""`LiteLLMBackend`: any provider that LiteLLM speaks to.
+"""`LiteLLMBackend`: any provider that LiteLLM supports.
 
-Four things are ours to do, all checked against LiteLLM 1.106:
+This backend handles four limitations of LiteLLM, all checked against version 1.106:
 
-- It takes seconds to import, and fetches a price list over the network when it is. So it is
-  imported with the first backend, with ``LITELLM_LOCAL_MODEL_COST_MAP`` set.
-- Leaving its stream, or cancelling the task that reads it, does not stop the server. Its stream of
-  a chat wraps the response as ``completion_stream``, which we close.
-- Where a stream ends without a finish reason, it makes one up (``stop``); ``received_finish_reason``
-  tells what came. And it loses refusals: they are read as they pass, on their way to it.
-- For text completions of OpenAI's kind nothing public leads to the response, its end included. So
-  those go to `OpenAIBackend`, at the address that LiteLLM finds.
+- It takes seconds to import, and then fetches a price list over the network. So it is imported with
+  the first backend, with ``LITELLM_LOCAL_MODEL_COST_MAP`` set.
+- Leaving its stream, or cancelling the task that reads it, does not stop the server. The provider's
+  stream inside it has to be closed.
+- It invents a finish reason (``stop``) where a stream ends without one, and token counts where the
+  provider reports none. It drops refusals, and text in parts. So the provider's pieces are read on
+  their way to LiteLLM (`_ProviderStream`).
+- For text completions of OpenAI's kind it gives no access to the response. So those go to
+  `OpenAIBackend`, at the address that LiteLLM finds.
+
+It uses three undocumented names of LiteLLM's `CustomStreamWrapper`: `completion_stream` (the provider's
+stream), `fetch_stream` (makes that stream, where it is made late) and `received_finish_reason` (for
+providers whose pieces are not in OpenAI's format). Without them, a stream that was cut would count as
+finished. `tests/backends/test_litellm.py` tests them, and `pyproject.toml` has an upper bound.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from types import MappingProxyType, ModuleType
+from typing import Any, Literal, Self
 
 from aiostream import streamcontext
 
-from streamval.backends.base import MAX_REFUSAL, Backend, Delta
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.continuing import ALWAYS, way_of
 from streamval.backends.openai import OpenAIBackend, as_chat, response_format
 from streamval.backends.options import SAMPLING, check_options
-from streamval.backends.provider import as_delta, broken_off, close, explained, text_in
-from streamval.errors import BackendError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from types import ModuleType
-    from typing import Self
-
-    from streamval.backends.base import GenerationRequest
-
+from streamval.backends.provider import broken_off, close, provider_error
+from streamval.errors import BackendError, UnknownModelError, UsageError
+from streamval.types.deltas import MAX_REFUSAL, Delta
+from streamval.wire.completions import part, read_delta, text_in
 
 _ANY_CLIENTS = {"api_base", "base_url", "api_key", "max_retries"}
 
@@ -48,8 +49,8 @@ class LiteLLMBackend(Backend):
         completion: `"chat"` or `"text"`; by default `"text"` for a model whose name begins with
             ``text-completion-``.
         supports_prefix: Whether it can continue a prefix. By default yes for text completions, for
-            chats with Mistral, DeepSeek, Ollama and vLLM, and for other chat models of which LiteLLM
-            knows that they continue the assistant's last message (Anthropic's, mostly).
+            chats with Mistral, DeepSeek, Ollama and vLLM, and for other chat models that, according to
+            LiteLLM, continue the assistant's last message (mostly Anthropic's).
         adapters: Low-rank adapters for an `ALoraRequirement`, by name: the model name under
             which the server has one (as vLLM does), or the options that switch it on (llama.cpp:
             ``{"extra_body": {"lora": [{"id": 0, "scale": 1.0}]}}``).
@@ -57,7 +58,7 @@ class LiteLLMBackend(Backend):
             retried unless you pass `max_retries`. Keys never appear in events, logs or `repr`.
 
     Raises:
-        UsageError: If `model` is empty, `completion` is neither, `n` is above 1, or a name is
+        UsageError: If `model` is empty, `completion` is unknown, `n` is above 1, or a name is
             misspelt.
 
     Example:
@@ -75,11 +76,9 @@ class LiteLLMBackend(Backend):
         **params: Any,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
-            message = "LiteLLMBackend needs a model name, such as 'openai/gpt-4o-mini'"
-            raise UsageError(message)
+            raise UsageError("LiteLLMBackend needs a model name, such as 'openai/gpt-4o-mini'")
         if completion not in (None, "chat", "text"):
-            message = f"completion must be 'chat' or 'text', not {completion!r}"
-            raise UsageError(message)
+            raise UsageError(f"completion must be 'chat' or 'text', not {completion!r}")
         check_options(params)
         self.model = model
         self._litellm = import_litellm()
@@ -100,11 +99,11 @@ class LiteLLMBackend(Backend):
         )
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse several answers, and misspelt names."""
+        """Reject `n` above 1, and misspelt option names."""
         check_options(options)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """Generate; closing closes the connection."""
+        """Generate the output. Closing the stream closes the connection."""
         if (direct := self._direct(request)) is not None:
             options = self._without_its_own(request.options)
             async with streamcontext(direct.stream(replace(request, options=options))) as deltas:
@@ -112,38 +111,40 @@ class LiteLLMBackend(Backend):
                     yield delta
             return
         response: Any = None
-        raw: _Raw | None = None
+        provider: _ProviderStream | None = None
         started = False
         problem: BackendError | None = None
         try:
             response = await self._open(request)
-            raw = await _listened(response)
+            provider = await _listen(response)
             async for piece in response:
                 started = True
-                delta = as_delta(piece)
-                if raw is not None and not raw.counts:
-                    delta = replace(delta, usage=None)
-                if delta.finish_reason and not _really_finished(response):
-                    delta = replace(delta, finish_reason=None)
+                delta = read_delta(piece)
+                if provider is not None:
+                    usage = delta.usage if provider.counts else None
+                    reason = delta.finish_reason if _finished(response, provider) else None
+                    delta = replace(delta, usage=usage, finish_reason=reason)
                 yield delta
-            if raw is not None and raw.refusal:
-                yield Delta(refusal=raw.refusal)
-            if not _really_finished(response):
-                problem = broken_off(self.model, raw and raw.response)
+            if provider is not None and provider.refusal:
+                yield Delta(refusal=provider.refusal)
+            if provider is not None and not _finished(response, provider):
+                problem = broken_off(self.model, provider.response)
+        except UnknownModelError as error:
+            problem = error
         except Exception as error:  # whatever it is, it ends this stream
-            problem = explained(
+            problem = provider_error(
                 *(error, self.model, request, self._params),
                 started=started,
                 answered=response is not None,
                 key_from=self._key_variable(),
             )
         finally:
-            await close([raw, response])
-        if problem is not None:  # out here, as an exception keeps the one that it is raised in
+            await close([provider, response])
+        if problem is not None:  # outside of `except`, so that it keeps no other exception
             raise problem
 
     def _direct(self, request: GenerationRequest) -> OpenAIBackend | None:
-        """Who generates text completions of OpenAI's kind; `None` for any other generation."""
+        """Return the backend for text completions of OpenAI's kind; `None` for other generations."""
         if self._completion != "text":
             return None
         params = self._without_its_own(self._params)
@@ -161,7 +162,7 @@ class LiteLLMBackend(Backend):
         return direct
 
     def _without_its_own(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options without those that tell LiteLLM how to work, and are nothing to the provider."""
+        """Return options without the parameters of LiteLLM itself."""
         its_own = set(self._litellm.all_litellm_params) - _ANY_CLIENTS
         return {name: value for name, value in options.items() if name not in its_own}
 
@@ -176,6 +177,7 @@ class LiteLLMBackend(Backend):
         }
         # LiteLLM and the client below it would each try again: the client does, LiteLLM does not.
         params.setdefault("num_retries", 0 if not params["max_retries"] else None)
+        self._check_provider(params)
         messages, more = as_chat(request, way_of(self._provider()))
         if self._completion == "text":
             said = [message.content for message in request.messages]
@@ -187,8 +189,26 @@ class LiteLLMBackend(Backend):
             params["extra_body"] = {**(params.get("extra_body") or {}), **more}
         return await self._litellm.acompletion(messages=messages, **params)
 
+    def _check_provider(self, params: Mapping[str, Any]) -> None:
+        """Reject a model without a known provider. LiteLLM reports it like any wrong request.
+
+        Raises:
+            UnknownModelError: If LiteLLM knows no provider for the model.
+        """
+        try:
+            self._litellm.get_llm_provider(
+                self.model,
+                custom_llm_provider=params.get("custom_llm_provider"),
+                api_base=params.get("api_base") or params.get("base_url"),
+            )
+        except self._litellm.BadRequestError:
+            raise UnknownModelError(
+                f"LiteLLM knows no provider for {self.model}; write it as 'provider/model', "
+                "such as 'openai/gpt-4o-mini'"
+            ) from None
+
     def _key_variable(self) -> str:
-        """Where LiteLLM looks for this provider's key."""
+        """Return the environment variable in which LiteLLM looks for this provider's key."""
         if missing := self._litellm.validate_environment(self.model).get("missing_keys"):
             return str(missing[0])
         provider = self.model.removeprefix("text-completion-").partition("/")[0]
@@ -199,7 +219,7 @@ class LiteLLMBackend(Backend):
             return True
         try:
             known = self._litellm.get_model_info(self.model)
-        except Exception:  # a model that LiteLLM has not heard of
+        except Exception:  # a model unknown to LiteLLM
             return provider == "openrouter" and "anthropic/" in self.model
         return bool(known.get("supports_assistant_prefill"))
 
@@ -210,18 +230,20 @@ class LiteLLMBackend(Backend):
             return self.model.partition("/")[0]
 
 
-class _Raw:
-    """A provider's stream on its way to LiteLLM. Hears what LiteLLM loses of it.
+class _ProviderStream:
+    """A provider's stream, which LiteLLM reads. Keeps the information that LiteLLM drops.
 
     Attributes:
         refusal: The words with which the model refused, so far.
-        counts: Whether it has reported the tokens.
-        response: The response of HTTP, where the stream shows it.
+        counts: Whether the provider has reported tokens.
+        finished: Whether it has sent a finish reason, in OpenAI's format.
+        other_format: Whether its pieces are in another format, in which only LiteLLM finds the reason.
+        response: The HTTP response, if the stream has one.
     """
 
     def __init__(self, stream: Any) -> None:
         self.refusal = ""
-        self.counts = False
+        self.counts = self.finished = self.other_format = False
         self.response = getattr(stream, "response", None)
         self._stream = stream
         self._pieces = aiter(stream)
@@ -231,14 +253,18 @@ class _Raw:
 
     async def __anext__(self) -> Any:
         piece = await anext(self._pieces)
-        usage = piece.get("usage") if isinstance(piece, dict) else getattr(piece, "usage", None)
-        self.counts = self.counts or bool(usage)
-        for choice in getattr(piece, "choices", None) or ():
-            said: Any = getattr(choice, "delta", None)
-            content = getattr(said, "content", None)
+        self.counts = self.counts or bool(part(piece, "usage"))
+        # LiteLLM's own format has a finish reason and no choices; a provider's format may have neither.
+        choices = part(piece, "choices")
+        if choices is None and (not isinstance(piece, Mapping) or "finish_reason" not in piece):
+            self.other_format = True
+        for choice in (piece,) if choices is None else choices:
+            self.finished = self.finished or bool(part(choice, "finish_reason"))
+            message: Any = part(choice, "delta")
+            content = part(message, "content")
             if content is not None and not isinstance(content, str):
-                said.content = text_in(content)  # LiteLLM would drop it
-            refusal = getattr(said, "refusal", None)
+                message.content = text_in(content)  # LiteLLM would drop it
+            refusal = part(message, "refusal")
             if refusal and len(self.refusal) < MAX_REFUSAL:
                 self.refusal += str(refusal)
         return piece
@@ -249,7 +275,7 @@ class _Raw:
 
 
 def import_litellm() -> ModuleType:
-    """LiteLLM, imported without its trip to the network."""
+    """Import LiteLLM so that it does not fetch its price list."""
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     import litellm  # takes seconds: only when the first backend is built
 
@@ -258,29 +284,26 @@ def import_litellm() -> ModuleType:
     return module
 
 
-async def _listened(response: Any) -> _Raw | None:
-    """Listen to the stream that LiteLLM reads, if it lets us."""
+async def _listen(response: Any) -> _ProviderStream | None:
+    """Put a `_ProviderStream` between a provider and LiteLLM; `None` where there is no such stream."""
     wrapper = _wrapper(response)
-    if wrapper is None:
+    if getattr(wrapper, "completion_stream", None) is None and hasattr(wrapper, "fetch_stream"):
+        await wrapper.fetch_stream()  # some providers are called when the first piece is read
+    inner: Any = getattr(wrapper, "completion_stream", None)
+    if not hasattr(inner, "__aiter__"):
         return None
-    if wrapper.completion_stream is None and hasattr(wrapper, "fetch_stream"):
-        await wrapper.fetch_stream()  # some providers are asked when the first piece is read
-    if not hasattr(wrapper.completion_stream, "__aiter__"):
-        return None
-    wrapper.completion_stream = raw = _Raw(wrapper.completion_stream)
-    return raw
+    wrapper.completion_stream = stream = _ProviderStream(inner)
+    return stream
 
 
 def _wrapper(response: Any) -> Any:
-    """LiteLLM's stream of a chat, within its stream of a text completion if that is what we have."""
-    if hasattr(response, "received_finish_reason"):
-        return response
-    return _wrapper(response.completion_stream) if hasattr(response, "completion_stream") else None
+    """Return LiteLLM's stream of a chat, which its stream of a text completion contains."""
+    inner = getattr(response, "completion_stream", None)
+    return inner if hasattr(inner, "completion_stream") else response
 
 
-def _really_finished(response: Any) -> bool:
-    """Whether the provider said that it had finished. Where LiteLLM cannot tell, it has."""
-    wrapper = _wrapper(response)
-    return wrapper is None or bool(
-        wrapper.received_finish_reason or getattr(wrapper, "intermittent_finish_reason", None)
-    )
+def _finished(response: Any, provider: _ProviderStream) -> bool:
+    """Return whether the provider has sent a finish reason."""
+    if provider.finished or not provider.other_format:
+        return provider.finished
+    return bool(getattr(_wrapper(response), "received_finish_reason", True))

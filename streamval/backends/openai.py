@@ -5,25 +5,21 @@ from __future__ import annotations
 import inspect
 import os
 import re
+from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from streamval.backends.base import Backend, Delta
-from streamval.backends.continuing import continued
+from streamval.backends.base import Backend, GenerationRequest
+from streamval.backends.continuing import Continues, continued
 from streamval.backends.options import SAMPLING, check_options
-from streamval.backends.provider import as_delta, broken_off, close, explained
-from streamval.errors import BackendError, UsageError
+from streamval.backends.provider import broken_off, close, no_key, provider_error
+from streamval.errors import AuthenticationError, BackendError, UsageError
 from streamval.structured.schema import Schema
+from streamval.types.deltas import Delta
+from streamval.wire.completions import Completion, read_delta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
     from openai import AsyncOpenAI
-
-    from streamval.backends.base import GenerationRequest
-    from streamval.backends.continuing import Continues
-
-Completion = Literal["chat", "text"]
 
 
 class OpenAIBackend(Backend):
@@ -34,21 +30,21 @@ class OpenAIBackend(Backend):
     Args:
         model: The model's name, as the server knows it.
         base_url: Where the server is, with its ``/v1``. By default `$OPENAI_BASE_URL`, else OpenAI.
-        api_key: The key. By default `$OPENAI_API_KEY`, and with a `base_url` none is needed.
-        client: Your own `openai.AsyncOpenAI`, in place of the two before. It is never closed, and
-            keeps its connections; without one, each generation has a client of its own.
-        completion: `"chat"` or `"text"`: which of the two completions.
+        api_key: The key. By default `$OPENAI_API_KEY`; optional with a `base_url`.
+        client: Your own `openai.AsyncOpenAI`, instead of `base_url` and `api_key`. It is never closed, and
+            keeps its connections; without it, each generation makes a new client.
+        completion: `"chat"` for chat completions, `"text"` for text completions.
         continues: How a chat's server continues the assistant's last message, where it can:
-            `"message"` as it is (llama.cpp, Ollama, Anthropic, OpenRouter), `"flag"` where that has
+            `"message"` as it is (llama.cpp, Ollama, Anthropic, OpenRouter), `"flag"` if it has
             ``"prefix": true`` (Mistral, DeepSeek), `"vllm"` by `continue_final_message`. Text
             completions always continue.
-        **params: Defaults for each generation: `temperature`, `seed`, `max_tokens`, … What the
-            `openai` package does not know goes into the body as it is. `organization`, `project`,
-            `timeout`, `max_retries` (by default 0) and `default_headers` are the client's.
+        **params: Defaults for each generation: `temperature`, `seed`, `max_tokens`, … Options that the
+            `openai` package does not know are sent in the body. `organization`, `project`,
+            `max_retries` (by default 0) and `default_headers` configure the client, `timeout` each request.
 
     Raises:
-        UsageError: If `model` is empty, `completion` is neither, a name is misspelt, or `client`
-            comes with what a client is made of.
+        UsageError: If `model` is empty, `completion` is unknown, a name is misspelt, or `client`
+            is combined with arguments of a new client.
 
     Example:
         >>> OpenAIBackend("qwen3", base_url="http://localhost:8000/v1", api_key="none")
@@ -56,7 +52,7 @@ class OpenAIBackend(Backend):
     """
 
     model_shown: str
-    """What errors call the model."""
+    """The model's name in errors."""
 
     def __init__(
         self,
@@ -70,23 +66,21 @@ class OpenAIBackend(Backend):
         **params: Any,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
-            message = "OpenAIBackend needs a model name, such as 'gpt-4o-mini'"
-            raise UsageError(message)
+            raise UsageError("OpenAIBackend needs a model name, such as 'gpt-4o-mini'")
         if completion not in ("chat", "text"):
-            message = f"completion must be 'chat' or 'text', not {completion!r}"
-            raise UsageError(message)
+            raise UsageError(f"completion must be 'chat' or 'text', not {completion!r}")
         if continues not in (None, "message", "flag", "vllm"):
-            message = f"continues must be 'message', 'flag' or 'vllm', not {continues!r}"
-            raise UsageError(message)
+            raise UsageError(f"continues must be 'message', 'flag' or 'vllm', not {continues!r}")
         check_options(params)
         made_of = {"base_url": base_url, "api_key": api_key}
         if base_url is not None and not os.environ.get("OPENAI_API_KEY"):
-            made_of["api_key"] = api_key or "none"  # a server of one's own mostly wants no key
+            made_of["api_key"] = api_key or "none"  # a self-hosted server usually needs no key
         made_of |= {name: params.pop(name) for name in _CLIENT if name in params}
         self._made_of = {name: value for name, value in made_of.items() if value is not None}
         if client is not None and self._made_of:
-            message = f"client= has its own {', '.join(self._made_of)}: give one or the other"
-            raise UsageError(message)
+            raise UsageError(
+                f"client= has its own {', '.join(self._made_of)}: give one or the other"
+            )
         self.model = self.model_shown = model
         self.options = MappingProxyType(
             {name: value for name, value in params.items() if name in SAMPLING}
@@ -98,42 +92,50 @@ class OpenAIBackend(Backend):
         self.supports_prefix = completion == "text" or continues is not None
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse several answers, and misspelt names."""
+        """Reject `n` above 1, and misspelt option names."""
         check_options(options)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """Generate; closing closes the connection."""
+        """Generate the output. Closing the stream closes the connection."""
         params = {**self._params, **request.options}
         made_of = {**self._made_of, **{n: params.pop(n) for n in _CLIENT if n in params}}
         if (base := params.pop("api_base", None)) is not None:  # LiteLLM's name for it
             made_of["base_url"] = base
         if self._client is not None and made_of:
-            message = f"client= has its own {', '.join(made_of)}: give one or the other"
-            raise UsageError(message)
+            raise UsageError(f"client= has its own {', '.join(made_of)}: give one or the other")
         client: Any = None
         response: Any = None
         started = ended = False
         problem: BackendError | None = None
         try:
-            client = self._client or _made(made_of)
+            client = self._client or self._new_client(made_of)
             response = await self._open(client, request, params)
             async for piece in response:
                 started = True
-                delta = as_delta(piece)
+                delta = read_delta(piece)
                 ended = ended or delta.finish_reason is not None
                 yield delta
             if not ended:
                 problem = broken_off(self.model_shown, response.response)
+        except AuthenticationError as error:  # there is no key
+            problem = error
         except Exception as error:  # whatever it is, it ends this stream
-            problem = explained(
+            problem = provider_error(
                 *(error, self.model_shown, request, made_of, self._params, _keys_of(client)),
                 started=started,
                 answered=response is not None or hasattr(error, "status_code"),
             )
         finally:
             await close([response, client if client is not self._client else None])
-        if problem is not None:  # out here, as an exception keeps the one that it is raised in
+        if problem is not None:  # outside of `except`, so that it keeps no other exception
             raise problem
+
+    def _new_client(self, options: Mapping[str, Any]) -> AsyncOpenAI:
+        import openai  # takes a while: only when something is generated
+
+        if not options.get("api_key") and not os.environ.get("OPENAI_API_KEY"):
+            raise no_key(self.model_shown, "OPENAI_API_KEY")
+        return openai.AsyncOpenAI(**{"max_retries": 0, **options})
 
     async def _open(
         self, client: AsyncOpenAI, request: GenerationRequest, params: dict[str, Any]
@@ -159,22 +161,16 @@ _CLIENT = ("base_url", "api_key", "organization", "project", "max_retries", "def
 
 
 def _keys_of(client: AsyncOpenAI | None) -> dict[str, Any]:
-    """What of a client must not be shown, wherever it got it from."""
+    """Return the keys that a client sends, including those from the environment."""
     if client is None:
         return {}
     return {"api_key": client.api_key, "headers": dict(client.default_headers)}
 
 
-def _made(made_of: Mapping[str, Any]) -> AsyncOpenAI:
-    import openai  # takes a while: only when something is generated
-
-    return openai.AsyncOpenAI(**{"max_retries": 0, **made_of})
-
-
 def as_chat(
     request: GenerationRequest, way: Continues
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The messages of a request, a prefix as the assistant's last one, and what else it takes."""
+    """Return a request's messages, with a prefix as the assistant's last, and extra fields for the body."""
     messages: list[dict[str, Any]] = [
         {"role": message.role, "content": message.content} for message in request.messages
     ]
@@ -182,8 +178,8 @@ def as_chat(
 
 
 def response_format(format: type[Any]) -> dict[str, Any]:
-    """The option that asks for JSON of a type."""
+    """Return the option that asks for JSON of a type."""
     schema = Schema(format)
-    # A name that providers take for a schema.
+    # Only characters that providers accept in a schema's name.
     name = re.sub(r"\W+", "_", schema.name).strip("_")[:64] or "output"
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema.json_schema}}

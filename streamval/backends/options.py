@@ -1,14 +1,12 @@
-"""The options of a generation: which shape the output, which lead to the endpoint, which are misspelt."""
+"""The options of a generation: sampling, output and endpoint options, and a check for typos."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 STALL_TIMEOUT = 120.0
 """Seconds without a delta before a generation fails, by default."""
@@ -19,7 +17,7 @@ SAMPLING = frozenset(
         *("stop", "presence_penalty", "frequency_penalty", "logit_bias", "n", "reasoning_effort"),
     }
 )
-"""How the output is drawn. A judge has its own."""
+"""Options of the sampling. A judge does not use the run's."""
 
 _OUTPUT = frozenset(
     {
@@ -36,7 +34,7 @@ _PROVIDERS |= {"extra_headers", "extra_body", "extra_query", "organization", "us
 def stall_timeout_of(
     options: Mapping[str, Any], default: float | None = STALL_TIMEOUT
 ) -> tuple[float | None, dict[str, Any]]:
-    """The `stall_timeout` among model options, and the others, which are the model's own.
+    """Return the `stall_timeout` among model options, and the other options.
 
     Raises:
         UsageError: If it is not above 0.
@@ -48,15 +46,14 @@ def stall_timeout_of(
     others = dict(options)
     timeout = others.pop("stall_timeout", default)
     if timeout is not None and timeout <= 0:
-        message = f"stall_timeout must be above 0 seconds, or None, not {timeout!r}"
-        raise UsageError(message)
+        raise UsageError(f"stall_timeout must be above 0 seconds, or None, not {timeout!r}")
     return timeout, others
 
 
 def endpoint_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that say where a generation goes and as whom: all that do not shape its output.
+    """Return the options that name an endpoint or a key: every option that does not shape the output.
 
-    A judge that no `validation_backend` names goes the same way.
+    Judges use the same endpoint where there is no `validation_backend`.
 
     Example:
         >>> endpoint_options({"api_base": "http://localhost:1", "temperature": 0.5})
@@ -66,9 +63,9 @@ def endpoint_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Refuse what no provider takes.
+    """Refuse options that no provider accepts.
 
-    An unknown name goes through, as each provider has its own, unless it is nearly a known one.
+    An unknown name is accepted, because each provider has its own, unless it resembles a known name.
 
     Raises:
         UsageError: If `n` is above 1, or a name is misspelt.
@@ -79,21 +76,20 @@ def check_options(options: Mapping[str, Any]) -> None:
         streamval.errors.UsageError: there is no option 'temprature'; did you mean 'temperature'?
     """
     if options.get("n") not in (None, 1):
-        message = (
+        raise UsageError(
             f"n={options['n']!r} asks for several answers, and a run judges one; leave n out, and "
             "start several runs"
         )
-        raise UsageError(message)
     for name in options:
         if name not in _PROVIDERS and (near := _near(name, _PROVIDERS)):
             raise _unknown(name, near)
 
 
 def check_names(options: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse a name that is not among those known.
+    """Reject names that are not in `known`.
 
     Raises:
-        UsageError: If there is one.
+        UsageError: If a name is unknown.
     """
     for name in options:
         if name not in known:

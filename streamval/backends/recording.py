@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from streamval.errors import UsageError
-from streamval.events import EventAdapter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamval.events import BaseEvent
+from streamval.events import BaseEvent, EventAdapter
 
 
 def read_events(path: str | Path) -> Iterator[BaseEvent]:
-    """The events of a recording, in order.
+    """Yield the events of a recording, in order.
 
     Args:
         path: A file that `JSONL` has written.
@@ -27,11 +22,11 @@ def read_events(path: str | Path) -> Iterator[BaseEvent]:
         The events; read line by line, so a long recording takes no memory.
 
     Raises:
-        UsageError: If there is no such file, or a line is no event.
+        UsageError: If there is no such file, or a line is not an event.
 
     Warns:
-        UserWarning: If the last line is torn, as by a process that died or a full disk. It is left
-            out.
+        UserWarning: If the last line is incomplete, because the process died or the disk was full. It is
+            skipped.
     """
     try:
         with Path(path).open("rb") as lines:
@@ -44,8 +39,7 @@ def read_events(path: str | Path) -> Iterator[BaseEvent]:
                 elif line.strip():
                     yield _event(path, number, line)
     except OSError as error:
-        message = f"cannot read the recording {path}: {error.strerror}"
-        raise UsageError(message) from None
+        raise UsageError(f"cannot read the recording {path}: {error.strerror}") from None
 
 
 def _is_event(line: bytes) -> bool:
@@ -60,6 +54,7 @@ def _event(path: str | Path, number: int, line: bytes) -> BaseEvent:
     try:
         event: BaseEvent = EventAdapter.validate_json(line)
     except ValidationError as error:
-        message = f"line {number} of {path} is no event: {error.errors()[0]['msg']}"
-        raise UsageError(message) from None
+        raise UsageError(
+            f"line {number} of {path} is not an event: {error.errors()[0]['msg']}"
+        ) from None
     return event

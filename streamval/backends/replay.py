@@ -1,34 +1,30 @@
-"""`ReplayBackend`: a recorded run, said again."""
+"""`ReplayBackend`: the deltas of a recorded run."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
-from streamval.backends.base import Backend
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.recording import read_events
 from streamval.errors import BackendError, UsageError
 from streamval.events import ChunkEvent, RetryEvent, StartedEvent, TokenEvent
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from streamval.backends.base import Delta, GenerationRequest
+from streamval.types.deltas import Delta
 
 
 class ReplayBackend(Backend):
-    """Says what a recording says, attempt by attempt: to try other requirements on the same words.
+    """Replays a recording, attempt by attempt: for trying other requirements on the same output.
 
     Args:
-        path: What the `JSONL` sink has written. Recorded with `emit_tokens=True`, the deltas
-            come as the model gave them; without, as the delivered chunks. Of several runs in
-            one file, the first.
+        path: A file written by the `JSONL` sink. If it was recorded with `emit_tokens=True`, the deltas
+            are the model's; otherwise they are the delivered chunks. If the file has several runs, the
+            first is replayed.
         speed: 1.0 for the recorded pace, 2.0 for twice as fast, `None` for at once.
 
     Raises:
-        UsageError: If the file cannot be read, is no recording, or the speed is not above 0.
+        UsageError: If the file cannot be read, is not a recording, or the speed is not above 0.
 
     Example:
         >>> ReplayBackend("no such file.jsonl")
@@ -38,8 +34,7 @@ class ReplayBackend(Backend):
 
     def __init__(self, path: str | Path, *, speed: float | None = 1.0) -> None:
         if speed is not None and speed <= 0:
-            message = f"speed must be above 0, or None for at once, not {speed}"
-            raise UsageError(message)
+            raise UsageError(f"speed must be above 0, or None for at once, not {speed}")
         self._speed = speed
         self._pieces: dict[int, list[tuple[float, str]]] = defaultdict(list)
         chunks: dict[int, list[tuple[float, str]]] = defaultdict(list)
@@ -62,17 +57,15 @@ class ReplayBackend(Backend):
                 chunks[event.attempt].append((at, event.separator + event.text))
         self._pieces = self._pieces or chunks
         if not self._pieces:
-            message = f"{path} is no recording of a run: it has neither tokens nor chunks"
-            raise UsageError(message)
+            raise UsageError(f"{path} is no recording of a run: it has neither tokens nor chunks")
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """What was said in this attempt."""
+        """Yield the deltas of this attempt."""
         if request.attempt not in self._pieces:
-            message = (
+            raise BackendError(
                 f"the recording has no attempt {request.attempt}; it has {len(self._pieces)}, so "
                 "allow fewer, or record the run again"
             )
-            raise BackendError(message)
         loop = asyncio.get_running_loop()
         began = loop.time()
         for at, text in self._pieces[request.attempt]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Sequence
 
-from streamval.backends.base import Backend
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.errors import BackendError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from streamval.backends.base import Delta, GenerationRequest
+from streamval.types.deltas import Delta
 
 
 class ScriptedBackend(Backend):
-    """Says a fixed text.
+    """Yields a fixed text.
 
     Args:
-        response: The text, or a list of texts, one an attempt. A text that continues a prefix is
-            only what follows it.
+        response: The text, or a list with a text for each attempt. After a prefix, a text contains
+            only the continuation.
         token_size: Characters a delta.
         delay: Seconds before each delta.
         supports_prefix: Whether a `Repair` may let it continue.
@@ -47,27 +43,24 @@ class ScriptedBackend(Backend):
         supports_prefix: bool = False,
     ) -> None:
         if token_size < 1 or delay < 0:
-            message = (
+            raise UsageError(
                 f"token_size must be at least 1 and delay at least 0, not {token_size}, {delay}"
             )
-            raise UsageError(message)
         self._responses = (response,) if isinstance(response, str) else tuple(response)
         self._every_time = isinstance(response, str)
         if not self._responses or not all(isinstance(text, str) for text in self._responses):
-            message = "ScriptedBackend needs a string, or a list of strings, one an attempt"
-            raise UsageError(message)
+            raise UsageError("ScriptedBackend needs a string, or a list of strings, one an attempt")
         self._token_size = token_size
         self._delay = delay
         self.supports_prefix = supports_prefix
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """The response for this attempt, in deltas."""
+        """Yield the response for this attempt, in deltas."""
         if request.attempt > len(self._responses) and not self._every_time:
-            message = (
-                f"attempt {request.attempt} was asked of a script for {len(self._responses)}; "
+            raise BackendError(
+                f"attempt {request.attempt}, but the script has {len(self._responses)} responses; "
                 "add a response, or allow fewer attempts"
             )
-            raise BackendError(message)
         text = self._responses[min(request.attempt, len(self._responses)) - 1]
         for start in range(0, len(text), self._token_size):
             if self._delay:

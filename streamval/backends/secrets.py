@@ -1,4 +1,4 @@
-"""Keys: which strings are some, and how a text loses them."""
+"""Finds and redacts keys."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _HARMLESS = frozenset(
 )
 
 MASK = "***"
-"""What stands where a key was."""
+"""The replacement of a key."""
 
 SHORTEST = 4
-"""Characters of the shortest key. To mask anything shorter would spoil every message."""
+"""Characters of the shortest key. Masking shorter strings would make messages unreadable."""
 
 SHORTEST_IN_ENVIRONMENT = 8
-"""The same for a variable of the environment, whose name may say `KEY` and mean something else."""
+"""The same for environment variables, because a name with `KEY` may mean something else."""
 
 PIECE = 12
-"""So many characters of a key in a row are masked too: a server may echo one cut short."""
+"""Length of a piece of a key that is masked too, as a server may echo a truncated key."""
 
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def secrets_in(*sources: object) -> list[str]:
-    """The strings in options that must not be shown: what a name calls a key, and every header.
+    """Return the keys in options: values under a name such as `api_key`, and headers.
 
     Args:
         *sources: Options, perhaps with mappings and lists in them.
@@ -79,12 +79,12 @@ def _is_harmless(header: str) -> bool:
 
 
 def _in_address(value: object) -> list[str]:
-    """The keys in an address: ``https://example.org/?key=K``."""
+    """Return the keys in an address: ``https://example.org/?key=K``."""
     if not isinstance(value, str) or "?" not in value:
         return []
     try:
         return secrets_in(dict(parse_qsl(urlsplit(value).query)))
-    except ValueError:  # it is no address
+    except ValueError:  # not an address
         return []
 
 
@@ -95,7 +95,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _words_of(value: object) -> list[str]:
-    """A key, and the key behind ``Bearer``."""
+    """Return a key, and the key behind ``Bearer``."""
     if hasattr(value, "get_secret_value"):  # pydantic's SecretStr
         value = value.get_secret_value()
     text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
@@ -103,7 +103,7 @@ def _words_of(value: object) -> list[str]:
 
 
 def secrets_of_environment() -> list[str]:
-    """The values of the environment's variables that a name calls a key (`AWS_SECRET_ACCESS_KEY`)."""
+    """Return the values of environment variables that are named as keys (`AWS_SECRET_ACCESS_KEY`)."""
     return [
         value
         for name, value in os.environ.items()
@@ -112,9 +112,9 @@ def secrets_of_environment() -> list[str]:
 
 
 def without_secrets(text: str, *sources: object) -> str:
-    """A text in which no key is left: those in `sources`, the environment's, and users in URLs.
+    """Redact a text: the keys in `sources` and in the environment, and users in URLs.
 
-    A key is found in any case, as a URL spells it, and where only a piece of it stands.
+    Keys are found in any case, URL-encoded, in Base64, and if only a piece of the key is there.
 
     Args:
         text: Such as a server's message.
@@ -136,7 +136,7 @@ def without_secrets(text: str, *sources: object) -> str:
 
 
 def masked(options: object) -> Any:
-    """Options as they may be shown: a mask in place of every key.
+    """Return options with a mask in place of every key.
 
     Example:
         >>> masked({"seed": 1, "extra_headers": {"X-Gate": "open"}})

@@ -1,9 +1,9 @@
-"""Many prompts: a job that can be killed and goes on, with its books in SQLite.
+"""Many prompts: a job that can be killed and resumed, with its ledger table in SQLite.
 
-`rows` reads what is to be answered, `table` keeps which rows there are and the result of each, `job` goes from the
-one to the other and says by its `events` how far it has come, `answering` asks a pipeline at the `pace` that its provider allows, `records` and `output` say how a
-result is written, `fingerprint` tells whether a pipeline is still the same, `named` finds one by its name, `command` is
-the command line, `ray` answers rows on other machines.
+`rows` reads the input, `table` keeps rows and results in SQLite, `job` answers the missing rows and reports
+`events`, `answering` asks a pipeline at the `pace` that its provider allows, `records` and `output` write
+results, `fingerprint` detects changed settings of a pipeline, `pipeline_by_name` finds a pipeline, and
+`ray` answers rows on other machines.
 
 Take its names by ``from streamval.batch import …``: ``streamval.batch`` itself is the function
 ``sv.batch(...)`` in `streamval`.

@@ -1,36 +1,32 @@
-"""Answering rows: a pipeline, at the pace that its provider allows."""
+"""Answers rows by a pipeline, at the pace that its provider allows."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from streamval.batch.pace import Pace
+from streamval.batch.pace import Pace, Slowed
 from streamval.batch.records import kept
+from streamval.batch.rows import InputRow
+from streamval.batch.table import Kept
 from streamval.errors import (
     AuthenticationError,
     ConnectionFailedError,
     RateLimitError,
     UnknownModelError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamval.batch.pace import Slowed
-    from streamval.batch.rows import Row
-    from streamval.batch.table import Kept
-    from streamval.pipeline.pipeline import Pipeline
-    from streamval.types.results import StreamResult
+from streamval.pipeline.pipeline import Pipeline
+from streamval.types.results import StreamResult
 
 TRIES = 10
-"""How often a row is asked while its provider refuses; then it is a row with an error."""
+"""How often a row is asked while its provider refuses; after that, the row has an error."""
 
 
 class Answers(Protocol):
-    """Who answers a row: here, or on another machine."""
+    """Answers rows: in this process, or on other machines."""
 
-    async def answer(self, row: Row) -> Kept | None:
-        """Answer it; `None` where it waited, and has been put back. Several rows are answered at once."""
+    async def answer(self, row: InputRow) -> Kept | None:
+        """Answer a row; return `None` if it was put back while it waited. Calls may run concurrently."""
 
     def stop(self) -> None:
         """Put back the rows that wait for their provider."""
@@ -39,11 +35,11 @@ class Answers(Protocol):
 class Answering:
     """Answers rows by a pipeline, on this event loop.
 
-    A provider that asks for fewer requests, or is not there, makes all rows wait, and the row is asked again.
+    If the provider asks for fewer requests or does not answer, all rows wait, and the row is asked again.
 
     Args:
         pipeline: Who answers and judges.
-        tell: Called with each slowing down.
+        tell: Called with a `Slowed` each time the rate is lowered.
     """
 
     def __init__(
@@ -56,11 +52,11 @@ class Answering:
         """Put back the rows that wait for their provider."""
         self._pace.stop()
 
-    async def answer(self, row: Row) -> Kept | None:
+    async def answer(self, row: InputRow) -> Kept | None:
         """Answer a row; `None` after `stop`, if it has not begun.
 
         Raises:
-            AuthenticationError: If the key is refused: so it will be for all rows.
+            AuthenticationError: If the key is refused, which affects all rows.
             UnknownModelError: If the model is not known.
         """
         answered: StreamResult[Any] | Exception

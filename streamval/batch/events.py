@@ -1,13 +1,12 @@
-"""What a job says of itself: an event a result, how far it has come, and how it went."""
+"""The events and results of a job: an event a result, its progress, its outcome."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from streamval.batch.pace import Slowed
-    from streamval.batch.table import Counts, Kept, Outcome
+from streamval.batch.pace import Slowed
+from streamval.batch.table import Counts, Kept, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,8 @@ class BatchProgress:
     """How far a job has come, since it was started this time.
 
     Attributes:
-        total: Rows that had no result at the start; `None` where that is not known yet.
-        earlier: Rows that had one.
+        total: Rows to answer this time, at most `limit`; `None` if it is not known yet.
+        earlier: Rows that kept their result from earlier starts.
         valid: Rows with a valid result.
         failed: Rows that were never valid.
         errors: Rows that raised.
@@ -53,7 +52,7 @@ class BatchProgress:
         return self.valid + self.failed + self.errors
 
     def with_one_more(self, kept: Kept, seconds: float) -> BatchProgress:
-        """The progress after one more result."""
+        """Return the progress after one more result."""
         return replace(
             self,
             valid=self.valid + (kept.outcome == "valid"),
@@ -75,9 +74,9 @@ class BatchResult:
 
     Attributes:
         ended: Why it ended: ``"done"``, all rows have a result; ``"limit"``, ``"failures"`` or
-            ``"tokens"``, it has come to what it was allowed; ``"stopped"``.
-        this_time: What was done since the start.
-        in_all: What is in the table, earlier starts included.
+            ``"tokens"``, that limit was reached; ``"stopped"``, it was interrupted.
+        this_time: The progress since the start.
+        in_all: The counts of the table, including earlier starts.
     """
 
     ended: Ended

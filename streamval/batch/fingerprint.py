@@ -1,7 +1,8 @@
-"""The settings of a pipeline in a few words each: what tells that a job goes on with another one."""
+"""Digests of a pipeline's settings: they detect that a job was resumed with changed settings."""
 
 from __future__ import annotations
 
+import dis
 import enum
 import hashlib
 import inspect
@@ -22,24 +23,22 @@ from types import (
     ModuleType,
     UnionType,
 )
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any, Union
 from uuid import UUID
 
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
+from streamval.backends.base import Backend
+from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
 from streamval.requirements.base import Requirement
 from streamval.structured.schema import Schema
 
-if TYPE_CHECKING:
-    from streamval.backends.base import Backend
-    from streamval.pipeline.pipeline import Pipeline
-
 _LIVE = re.compile(
     r"(^|_)(api_key|secret|password|authorization|headers|session|client|lock|task|loop)$"
 )
-"""Names that say nothing of what is answered: what lets a caller in, and what is open at the moment."""
+"""Names of options and attributes that do not affect results: credentials and open resources."""
 
 DEPTH = 8
 """How deep a value is looked into."""
@@ -48,11 +47,11 @@ _OURS = ("streamval", "pydantic", "builtins", "typing")
 
 
 def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
-    """What of a pipeline decides about its results, each part with a digest. No key is in it.
+    """Return the parts of a pipeline that decide its results, each with a digest. No key is in them.
 
     A backend counts by its class, its model and its options, and not by its address; a requirement by its class and
     the plain values, functions and types that it was made with; your own functions and classes by their source, where
-    that is there. Other objects count by their class alone, as what they hold may change from run to run.
+    that is available. Other objects count by their class alone, as their content may change from run to run.
 
     Args:
         pipeline: The pipeline.
@@ -86,7 +85,7 @@ def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
             [settings.delta_operators, settings.chunk_operators],
         ),
     }
-    # With a format, the last one is the format's own, whose objects say less than the type does.
+    # With a format, the last requirement is the format's own; `settings.schema` describes it better.
     judges = settings.requirements[: -1 if settings.schema else None]
     for number, requirement in enumerate(judges, 1):
         parts[f"requirement {number}"] = (repr(requirement.name), requirement)
@@ -94,7 +93,7 @@ def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
 
 
 def _speaker(backend: Backend) -> list[Any]:
-    """Who speaks, and how it is asked. What else a backend holds may change from run to run."""
+    """Return the class, model and options of a backend. Its other content may change from run to run."""
     return [type(backend).__qualname__, backend.model, _options(backend.options)]
 
 
@@ -113,7 +112,7 @@ def _digest(value: Any) -> str:
 
 
 def _told(value: Any, depth: int) -> Any:
-    """A value as JSON that is the same in each process, and before and after a run."""
+    """Return a value as JSON that does not depend on the process, or on a run."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return str(value) if isinstance(value, int) else value
     if depth == 0:
@@ -129,7 +128,7 @@ def _of_mapping(value: Mapping[Any, Any], depth: int) -> Any:
 
 
 def _of_attributes(value: object, depth: int) -> Any:
-    """Of a requirement, or of a dataclass."""
+    """Return the attributes of a requirement or a dataclass."""
     names = {
         *getattr(value, "__dict__", ()),
         *(name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())),
@@ -141,7 +140,7 @@ def _of_attributes(value: object, depth: int) -> Any:
 
 
 def _of_class(value: type) -> Any:
-    """A class by its name, and one's own by its source as well."""
+    """Return a class by its name, and a user's class by its source as well."""
     if value.__module__.partition(".")[0] in _OURS:
         return value.__qualname__
     try:
@@ -151,7 +150,7 @@ def _of_class(value: type) -> Any:
 
 
 def _of_type(value: Any, _: int) -> Any:
-    """A class, or what `typing` makes of classes."""
+    """Return a class, or what `typing` makes of classes."""
     try:
         schema = TypeAdapter(value).json_schema()
     except Exception:  # not every class is one that pydantic knows
@@ -167,17 +166,23 @@ def _of_function(value: FunctionType, depth: int) -> Any:
         except ValueError:  # a name that is bound later
             cells.append("nothing yet")
     given = [value.__defaults__, value.__kwdefaults__, cells]
-    return [value.__qualname__, _code(value.__code__), _told(given, depth)]
+    return [value.__qualname__, _source(value), _told(given, depth)]
 
 
-def _code(code: CodeType) -> Any:
+def _source(value: FunctionType) -> Any:
     try:
-        return inspect.getsource(code)
-    except (OSError, TypeError):  # typed in, or made: its code is the same in this Python only
-        constants = [
-            _code(one) if isinstance(one, CodeType) else _told(one, DEPTH) for one in code.co_consts
-        ]
-        return [code.co_code.hex(), list(code.co_names), constants]
+        return inspect.getsource(value)
+    except (OSError, TypeError):  # typed in, or made: the instructions of this Python stand for it
+        return _instructions(value.__code__)
+
+
+def _instructions(code: CodeType) -> Any:
+    return [
+        [one.opname, _instructions(one.argval)]
+        if isinstance(one.argval, CodeType)
+        else [one.opname, _told(one.argval, DEPTH)]
+        for one in dis.get_instructions(code)
+    ]
 
 
 _KINDS: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
@@ -197,4 +202,4 @@ _KINDS: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
     (BuiltinFunctionType | MethodDescriptorType, lambda value, _: value.__qualname__),
     ((Requirement, Repair), _of_attributes),
 )
-"""How a value of a kind is put into JSON."""
+"""How a value of each type is written as JSON."""

@@ -1,4 +1,4 @@
-"""A job: the rows that have no result yet are answered, several at a time, and each result is kept as it comes.
+"""A job: answers the rows without a result, several at a time, and keeps each result as it comes.
 
     rows ─ register ─ missing ─┬─ answer ─┐
                                ├─ answer ─┼─ keep (SQLite) ─ events ─ … ─ OUT
@@ -12,27 +12,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamval.aio.daemon import in_daemon
-from streamval.batch.answering import Answering
-from streamval.batch.events import BatchProgress, BatchResult, RowEvent
+from streamval.batch.answering import Answering, Answers
+from streamval.batch.events import BatchEvent, BatchProgress, BatchResult, Ended, RowEvent
 from streamval.batch.fingerprint import fingerprint
 from streamval.batch.output import check_output, write
-from streamval.batch.rows import check_source, read, rereadable
-from streamval.batch.table import Table
+from streamval.batch.rows import InputRow, Source, check_source, read, rereadable
+from streamval.batch.table import Kept, Table
 from streamval.errors import UsageError
 from streamval.pipeline.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
-
-    from streamval.batch.answering import Answers
-    from streamval.batch.events import BatchEvent, Ended
-    from streamval.batch.rows import Row, Source
-    from streamval.batch.table import Kept
 
 MOST_WAITING = 1000
 """Results that may wait to be written. Then no row begins: the disk is slower than the model."""
@@ -50,7 +43,7 @@ async def batch(
     token_budget: int | None = None,
     on_event: Callable[[BatchEvent], object] | None = None,
 ) -> BatchResult:
-    """Answer many prompts, in a job that may be killed: the same call goes on where it was.
+    """Answer many prompts, in a job that may be killed: the same call resumes it.
 
     Results are kept in ``OUT.sqlite`` as they come, and written to `out` in the order of the rows when the job ends;
     where it is killed, or an exception ends it, they are written at the end of a later start. There is one result a
@@ -61,13 +54,13 @@ async def batch(
         rows: A file of JSON lines (compressed where it ends with ``.gz``) or Parquet (``.parquet``), ``"-"`` for
             standard input, or mappings. A row has a `prompt` or `messages`, perhaps an `id` (else its number, from
             1), and columns that are carried through. They are never all in memory.
-        out: Where the results go: JSON lines, or Parquet where it ends so.
-        pipeline: Who answers, and who judges.
+        out: The file for the results: JSON lines, or Parquet if it ends with ``.parquet``.
+        pipeline: The pipeline that answers and judges.
         task_limit: How many rows are under way at once.
         limit: Rows to answer this time, at most.
         retry_failed: Ask those rows again that failed or had an error.
-        max_failures: Begin no more rows once so many rows of this time failed or had an error.
-        token_budget: Begin no more rows once so many tokens have been generated for the table's results.
+        max_failures: Start no more rows once this number of rows have failed or had an error.
+        token_budget: Start no more rows once the table's results have taken this number of tokens.
         on_event: Called with each result once it is on the disk, and with each slowing down; on the event loop,
             one call after the other.
 
@@ -75,8 +68,8 @@ async def batch(
         How it went. A row that raised is a row with an error.
 
     Raises:
-        UsageError: If an argument or a row cannot work, `out` belongs to another pipeline, or the disk is full. What
-            was kept stays.
+        UsageError: If an argument or a row is invalid, `out` is of another pipeline, or the disk is full.
+            Kept results stay.
         AuthenticationError: If the provider refuses the key: no row can be answered then.
         UnknownModelError: If it knows no such model.
         Exception: What `on_event` raises.
@@ -92,8 +85,9 @@ async def batch(
         ('done', 1, '{"id":"a","success":true,"text')
     """
     if not isinstance(pipeline, Pipeline):
-        message = f"pipeline must be a Pipeline, not {type(pipeline).__name__}; call what makes one"
-        raise UsageError(message)
+        raise UsageError(
+            f"pipeline must be a Pipeline, not {type(pipeline).__name__}; call the function that makes it"
+        )
     job = Job(
         rows,
         out,
@@ -133,11 +127,9 @@ class Job:
         }
         for name, value in counted.items():
             if value is not None and (type(value) is not int or value < 1):
-                message = f"{name} must be a whole number of at least 1, not {value!r}"
-                raise UsageError(message)
+                raise UsageError(f"{name} must be a whole number of at least 1, not {value!r}")
         if inspect.iscoroutinefunction(on_event):
-            message = "on_event must be a plain function: nothing awaits it"
-            raise UsageError(message)
+            raise UsageError("on_event must be a plain function: nothing awaits it")
         self.out = Path(out)
         check_output(self.out, rows)
         check_source(rows)
@@ -176,13 +168,12 @@ class Job:
                 raise _first(group) from None
             in_all = await asyncio.to_thread(table.counts)
             if known and in_all.done == in_all.rows and self._ended != "stopped":
-                self._ended = "done"  # what was allowed was enough
+                self._ended = "done"  # the limits were not reached
             elif self._ended == "done":
-                message = (
+                raise UsageError(
                     f"{in_all.rows - in_all.done} rows are no longer there since they were checked; what was kept is "
                     "kept: give the same command again"
                 )
-                raise UsageError(message)
             if known:  # else it was stopped before the rows had been read
                 await asyncio.to_thread(write, self.out, table.records, self._rows)
         finally:
@@ -190,7 +181,7 @@ class Job:
         return BatchResult(self._ended, self.progress, in_all)
 
     async def _opened(self) -> Table:
-        """The table. Cancelled while it is being opened, it is closed as soon as it is open."""
+        """Open the table. If this is cancelled meanwhile, the table is closed once it is open."""
         opening = asyncio.ensure_future(asyncio.to_thread(Table, self.out, self._settings))
         try:
             return await asyncio.shield(opening)
@@ -200,7 +191,7 @@ class Job:
             raise
 
     async def _all_answered(self, table: Table, answers: Answers) -> bool:
-        """Answer the rows; whether it came so far that they were known."""
+        """Answer the rows. Return False if the job was stopped while it checked them."""
         known = rereadable(self._rows)
         if not known:
             await asyncio.to_thread(table.begin, gathering=True)
@@ -222,7 +213,7 @@ class Job:
             group.create_task(self._keep_all(table, results))
             try:
                 await self._answer_all(self._missing(table, registered=known), answers, results)
-            except ExceptionGroup as errors:  # what the other rows have got is kept first
+            except ExceptionGroup as errors:  # the results of other rows are kept first
                 broken = errors
             await results.put(None)
         if broken is not None:
@@ -230,7 +221,10 @@ class Job:
         return True
 
     async def _answer_all(
-        self, missing: AsyncGenerator[Row], answers: Answers, results: asyncio.Queue[Kept | None]
+        self,
+        missing: AsyncGenerator[InputRow],
+        answers: Answers,
+        results: asyncio.Queue[Kept | None],
     ) -> None:
         one_at_a_time = asyncio.Lock()
         started = 1
@@ -259,12 +253,12 @@ class Job:
                 self._check_limits()
                 await results.put(kept)
 
-        # Not aiostream's `map`: to find the row that is done, it looks at all that are under way.
+        # Not aiostream's `map`: to find a finished row, it looks at all running ones.
         async with aclosing(missing), asyncio.TaskGroup() as workers:
             workers.create_task(work())
 
     async def _registered(self, table: Table) -> bool:
-        """Check all rows, before any is paid for; unless they are those of the last time."""
+        """Check and register all rows of a new or changed source. Return False if the job was stopped."""
         source = _identity(self._rows)
         if source is not None and table.has_read(source):
             return True
@@ -280,15 +274,15 @@ class Job:
 
         return await asyncio.to_thread(check)
 
-    async def _missing(self, table: Table, *, registered: bool) -> AsyncGenerator[Row]:
-        """Rows without a result, until there are no more, or no more are allowed."""
+    async def _missing(self, table: Table, *, registered: bool) -> AsyncGenerator[InputRow]:
+        """Yield rows without a result, until there are none left or a limit is reached."""
         batches = read(self._rows)
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             while not self._stop.is_set():
                 coming = asyncio.ensure_future(in_daemon(lambda: next(batches, None)))
                 await asyncio.wait({coming, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                if not coming.done():  # a pipe that says nothing more is not waited for
+                if not coming.done():  # do not wait for a silent pipe
                     coming.cancel()
                     return
                 rows = coming.result()
@@ -328,7 +322,7 @@ class Job:
         self.tell(RowEvent(kept.record, kept.outcome, self.progress))
 
     def _check_limits(self) -> None:
-        """Stop where no more is allowed: as soon as it is known, and not only when it is on the disk."""
+        """Stop as soon as a limit is reached, even before the results are on the disk."""
         if self._max_failures is not None and self._wrong >= self._max_failures:
             self.stop("failures")
         if self._token_budget is not None and self._tokens >= self._token_budget:
@@ -336,7 +330,7 @@ class Job:
 
 
 def _identity(rows: Source) -> str | None:
-    """What tells that a file is the one of the last time: name, size, time of the last change."""
+    """Return the identity of a file: path, size, mtime."""
     if not isinstance(rows, (str, Path)):
         return None
     try:
@@ -347,7 +341,7 @@ def _identity(rows: Source) -> str | None:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first exception of a group: a job raises what went wrong, not how it was run."""
+    """Return the first exception of a group, which is the one that callers expect."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,54 +1,45 @@
-"""The results as a file: JSON lines or Parquet, written beside it first and then put in its place."""
+"""Writes results as JSON lines or Parquet: to a temporary file, which then replaces the output file."""
 
 from __future__ import annotations
 
 import base64
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from streamval.batch.rows import AT_ONCE, RESULT, pyarrow_parquet
+from streamval.batch.rows import AT_ONCE, RESULT, Source, pyarrow_parquet
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamval.batch.rows import Source
 
 Records: TypeAlias = Callable[[], Iterator[bytes]]
 """Makes a new iterator over the results, each a line of JSON."""
 
 
 def check_output(out: Path, rows: Source) -> None:
-    """Refuse a place where no results can go.
+    """Refuse a path to which results cannot be written.
 
     Raises:
-        UsageError: If it cannot.
+        UsageError: If results cannot be written to `out`.
     """
     if not out.parent.is_dir():
-        message = f"there is no folder {out.parent}: name a file for the results"
-        raise UsageError(message)
+        raise UsageError(f"there is no folder {out.parent}: name a file for the results")
     if out.suffix == ".gz":
-        message = f"results are not compressed: name a file without .gz, such as {out.stem}"
-        raise UsageError(message)
+        raise UsageError(f"results are not compressed: name a file without .gz, such as {out.stem}")
     if str(out) == "-" or (out.exists() and not out.is_file()):
         kind = "a folder" if out.is_dir() else "no file"
-        message = f"{out} is {kind}: name a file for the results"
-        raise UsageError(message)
+        raise UsageError(f"{out} is {kind}: name a file for the results")
     if isinstance(rows, (str, Path)) and out.resolve() == Path(rows).resolve():
-        message = f"the results cannot go over the rows in {out}: name another file"
-        raise UsageError(message)
+        raise UsageError(f"the results cannot go over the rows in {out}: name another file")
     if out.suffix == ".parquet":
         pyarrow_parquet()
 
 
 def write(out: Path, records: Records, rows: Source) -> None:
-    """Write the results, all or nothing: what was there stays until they are whole.
+    """Write the results in one step: an older file stays until they are complete.
 
     Args:
         out: Where to.
@@ -56,34 +47,30 @@ def write(out: Path, records: Records, rows: Source) -> None:
         rows: Where the rows came from: the columns of a Parquet file keep their types.
 
     Raises:
-        UsageError: If there is no room.
+        UsageError: If they cannot be written.
     """
     try:
-        out = out.resolve()  # a link stays one
-        with tempfile.NamedTemporaryFile(
-            dir=out.parent, prefix=f".{out.name}.", delete=False
-        ) as file:
-            try:
-                if out.suffix == ".parquet":
-                    _write_parquet(Path(file.name), records, rows)
-                else:
+        out = out.resolve()  # replace the target of a symbolic link, not the link
+        # Made by `open`, so that its permissions are those of any new file here.
+        new = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
+        try:
+            with new.open("xb") as file:
+                if out.suffix != ".parquet":
                     file.writelines(record + b"\n" for record in records())
                     file.flush()
                     os.fsync(file.fileno())
-                umask = os.umask(0)
-                os.umask(umask)
-                Path(file.name).chmod(0o666 & ~umask)
-                Path(file.name).replace(out)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            if out.suffix == ".parquet":
+                _write_parquet(new, records, rows)
+            new.replace(out)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
     except (OSError, ValueError, TypeError, OverflowError) as error:  # pyarrow's are among them
         why = getattr(error, "strerror", None) or error
-        message = (
+        raise UsageError(
             f"{out} cannot be written: {why}; the results are kept in its table: "
             "mend that, and give the same command again"
-        )
-        raise UsageError(message) from None
+        ) from None
 
 
 def _write_parquet(path: Path, records: Records, rows: Source) -> None:
@@ -102,7 +89,7 @@ def _schema(its_id: Any, carried: Mapping[str, Any]) -> Any:
     ours = {
         "success": pa.bool_(),
         "text": pa.string(),
-        "parsed": pa.string(),  # JSON: what it is depends on the row
+        "parsed": pa.string(),  # JSON: its type depends on the row
         "failures": pa.list_(pa.struct([("requirement", pa.string()), ("reason", pa.string())])),
         "attempts": pa.int64(),
         "usage": pa.struct([(f"{name}_tokens", pa.int64()) for name in names]),
@@ -115,7 +102,7 @@ def _schema(its_id: Any, carried: Mapping[str, Any]) -> Any:
 def columns_of_results(
     records: Sequence[dict[str, Any]], its_id: Any, carried: Mapping[str, Any]
 ) -> Any:
-    """Results as a table of pyarrow.
+    """Return results as a pyarrow table.
 
     Args:
         records: Results, read from JSON.
@@ -137,7 +124,7 @@ def _cell(record: Mapping[str, Any], name: str) -> Any:
 
 
 def in_columns(batch: Any) -> Any:
-    """A batch, as Ray or another library has it, as a table of pyarrow."""
+    """Return a batch of Ray or another library as a table of pyarrow."""
     import pyarrow as pa  # an optional extra
 
     if isinstance(batch, pa.Table):
@@ -154,7 +141,7 @@ def _batched(records: Iterable[bytes]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _types_of(rows: Source) -> dict[str, Any]:
-    """The types of a Parquet file's columns, under the names that they are carried by."""
+    """Return the types of a Parquet file's columns, by the names in the results."""
     if not isinstance(rows, (str, Path)) or Path(rows).suffix != ".parquet":
         return {}
     import pyarrow as pa  # an optional extra
@@ -170,7 +157,7 @@ def _types_of(rows: Source) -> dict[str, Any]:
 
 
 def _types_seen(records: Records) -> dict[str, Any]:
-    """Types that fit all values of a column; a column of values that do not go together is JSON."""
+    """Return types that fit all values of each column; a column of incompatible values becomes text."""
     import pyarrow as pa
 
     types: dict[str, Any] = {}
@@ -188,14 +175,14 @@ def _types_seen(records: Records) -> dict[str, Any]:
 
 
 def _of_ids(kind: Any) -> Any:
-    """A row without an id has its number: so numbers are of any size, and all else is text."""
+    """Return the type of the ids: int64 for signed integers, else text."""
     import pyarrow as pa
 
     return pa.int64() if pa.types.is_signed_integer(kind) else pa.string()
 
 
 def portable(kind: Any, *, nested: bool = False) -> Any:
-    """The type itself, if values of it outlive being JSON; else text, which is that JSON."""
+    """Return the type itself if its values survive JSON, else text."""
     import pyarrow as pa
 
     is_a = pa.types
@@ -221,7 +208,7 @@ def portable(kind: Any, *, nested: bool = False) -> Any:
 
 
 def _column(values: list[Any], kind: Any) -> Any:
-    """Values that have been JSON as a column of a type."""
+    """Return values that were read from JSON as a column of a type."""
     import pyarrow as pa
 
     if pa.types.is_string(kind):

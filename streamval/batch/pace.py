@@ -1,43 +1,39 @@
-"""How fast a job asks: a provider that asks for fewer requests slows all of it down, and then it speeds up again."""
+"""The rate of a job: it slows down when a provider asks for fewer requests, then speeds up again."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from aiolimiter import AsyncLimiter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 FIRST_PAUSE = 1.0
-"""Seconds of the first pause where the provider does not say; each further one is twice as long."""
+"""Seconds of the first pause without a `Retry-After`; each further pause is twice as long."""
 
 LONGEST_PAUSE = 600.0
-"""Seconds of a pause at most, whatever the provider says."""
+"""The longest pause in seconds, whatever the `Retry-After`."""
 
 LONGEST_GUESS = 60.0
-"""Seconds of a pause at most where it does not say."""
+"""The longest pause in seconds without a `Retry-After`."""
 
 CALM = 10.0
-"""Seconds without being asked to slow down after which the rate is raised."""
+"""Seconds without a refusal after which the rate is raised."""
 
 RAISED = 1.25
-"""How much it is raised by: additive increase would take hours from one a second to hundreds."""
+"""The factor. An additive increase would take hours to get from one request a second to hundreds."""
 
 LOWEST = 0.02
-"""Requests a second at least: one in 50 seconds."""
+"""The lowest rate in requests a second: one in 50 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slowed:
-    """A job asks more slowly.
+    """A job has slowed down.
 
     Attributes:
-        pause: Seconds in which nothing is asked.
+        pause: Seconds without requests.
         rate: Rows a second after that, at first.
-        reason: What the provider said.
+        reason: The provider's message.
     """
 
     pause: float
@@ -46,24 +42,25 @@ class Slowed:
 
 
 class Pace:
-    """Lets rows begin: as fast as they come, until a provider asks for fewer.
+    """Limits the rate at which rows begin, once a provider asks for fewer requests.
 
-    Then all rows wait, as long as it says; after that half as many begin in a second as before, and a quarter more
+    Then all rows wait for the `Retry-After`; after that the rate is half of what it was, and a quarter more
     after each `CALM` seconds. Belongs to one event loop.
 
     Args:
-        watch: Called with each slowing down.
+        watch: Called with a `Slowed` each time the rate is lowered.
     """
 
     def __init__(self, watch: Callable[[Slowed], object] = lambda _: None) -> None:
         self._watch = watch
-        self._limiter: AsyncLimiter | None = None
-        self._rate = 0.0
+        self._rate: float | None = None
+        self._next = 0.0
         self._until = 0.0
         self._since: float | None = None
         self._begun = 0
         self._pauses = 0
         self._stopped = asyncio.Event()
+        self._first = asyncio.Lock()  # only the first row in the queue waits for the time
 
     def stop(self) -> None:
         """End all waiting: no row begins from now on."""
@@ -73,68 +70,54 @@ class Pace:
         """Wait until a row may begin.
 
         Returns:
-            Whether it may: not, after `stop`.
+            True if a row may begin; False after `stop`.
         """
         now = asyncio.get_running_loop().time
-        begins = False
-        while not begins:
-            limiter, pause = self._limiter, self._until - now()
-            if pause > 0:
-                await self._unless_stopped(asyncio.sleep(pause))
-            elif limiter is not None:
-                await self._unless_stopped(limiter.acquire())
+        async with self._first:
+            while not self._stopped.is_set() and (wait := max(self._until, self._next) - now()) > 0:
+                # Another row may be refused while this one waits.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopped.wait(), wait)
             if self._stopped.is_set():
                 return False
-            # While it waited, another row may have been refused.
-            begins = limiter is self._limiter and self._until <= now() and pause <= 0
+            if self._rate is not None:
+                self._next = now() + 1 / self._rate
         if self._since is None:
             self._since = now()
         self._begun += 1
         return True
 
-    async def _unless_stopped(self, waiting: Coroutine[Any, Any, None]) -> None:
-        tasks = [asyncio.ensure_future(waiting), asyncio.ensure_future(self._stopped.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-
     def slow_down(self, reason: str, retry_after: float | None = None) -> None:
-        """A row has been refused, because there are too many.
+        """Slow down, because a row was refused for too many requests.
 
-        Rows that were under way already are refused with it: they are one slowing down.
+        Refusals during the pause count as the same refusal.
 
         Args:
-            reason: What the provider said.
-            retry_after: Seconds that it asks for.
+            reason: The provider's message.
+            retry_after: The seconds of the `Retry-After`.
         """
         now = asyncio.get_running_loop().time()
         if now < self._until:
             if retry_after is not None and retry_after >= 0:
                 self._until = max(self._until, now + min(retry_after, LONGEST_PAUSE))
             return
-        if retry_after is None or not retry_after >= 0:  # no number, too
+        if retry_after is None or not retry_after >= 0:  # also rejects NaN
             retry_after = min(FIRST_PAUSE * 2**self._pauses, LONGEST_GUESS)
         self._pauses = min(self._pauses + 1, 10)
         pause = min(retry_after, LONGEST_PAUSE)
         seconds = 0.0 if self._since is None else now - self._since
         before = self._begun / max(seconds, 1.0)
-        if self._limiter is not None:
+        if self._rate is not None:
             before = min(before, self._rate) if seconds >= 1 else self._rate
         self._until, self._since, self._begun = now + pause, None, 0
-        self._limit(max(before / 2, LOWEST))
+        self._rate = max(before / 2, LOWEST)
         self._watch(Slowed(pause, self._rate, reason))
 
     def went_well(self) -> None:
-        """A row has been answered."""
-        if self._limiter is None or self._since is None:
+        """Note that a row was answered."""
+        if self._rate is None or self._since is None:
             return
         now = asyncio.get_running_loop().time()
         if now - self._since >= CALM and now >= self._until:
             self._since, self._begun, self._pauses = now, 0, 0
-            self._limit(self._rate * RAISED)
-
-    def _limit(self, rate: float) -> None:
-        self._rate = rate
-        self._limiter = AsyncLimiter(1, 1 / rate)
+            self._rate *= RAISED

@@ -1,35 +1,32 @@
-"""Rows answered on many machines, by Ray: the same rows and results, other processes.
+"""Answers rows on many machines with Ray: the same rows and results, in other processes.
 
-`ValidateRows` is a class for ``ray.data.Dataset.map_batches``. `on_cluster` has the rows of a job answered by actors
-of that class, while the job keeps the books where it was started.
+`ValidateRows` is a class for ``ray.data.Dataset.map_batches``. `on_cluster` answers the rows of a job by
+actors of that class; the ledger table stays on the machine where the job was started.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-from streamval.batch.answering import Answering
-from streamval.batch.named import pipeline_named
+from streamval.batch.answering import Answering, Answers
 from streamval.batch.output import columns_of_results, in_columns, portable
+from streamval.batch.pipeline_by_name import pipeline_named
 from streamval.batch.records import kept, refused
-from streamval.batch.rows import RESULT, row_of
+from streamval.batch.rows import RESULT, InputRow, row_of
+from streamval.batch.table import Kept
 from streamval.errors import RunError, UsageError
+from streamval.pipeline.pipeline import Pipeline
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from streamval.batch.answering import Answers
-    from streamval.batch.rows import Row
-    from streamval.batch.table import Kept
-    from streamval.pipeline.pipeline import Pipeline
-
-Made: TypeAlias = "str | Callable[[], Pipeline[Any]]"
-"""How a worker gets its pipeline: ``MODULE:NAME``, a gateway's file, or a function that makes it."""
+PipelineSource: TypeAlias = (
+    "str | Callable[[], Pipeline[Any] | AbstractAsyncContextManager[Pipeline[Any]]]"
+)
+"""How a worker gets its pipeline: ``MODULE:NAME``, or a function that makes one or opens one."""
 
 
 class ValidateRows:
@@ -40,9 +37,8 @@ class ValidateRows:
     provider asks for that.
 
     Args:
-        pipeline: How to make the pipeline: a function, or what ``streamval batch --pipeline`` takes. A pipeline itself
-            may hold what does not travel.
-        model: Of a gateway's file.
+        pipeline: ``MODULE:NAME``, or a function that makes the pipeline (or an async context manager of it). A
+            pipeline itself may hold what cannot be pickled.
         task_limit: Rows under way at once in a worker.
 
     Example:
@@ -59,8 +55,8 @@ class ValidateRows:
             answers.write_parquet("answers")
     """
 
-    def __init__(self, pipeline: Made, model: str | None = None, task_limit: int = 64) -> None:
-        self._made, self._model = pipeline, model
+    def __init__(self, pipeline: PipelineSource, task_limit: int = 64) -> None:
+        self._source = pipeline
         self._slots = asyncio.Semaphore(task_limit)
         self._answering: asyncio.Task[Answering] | None = None
         self._open = AsyncExitStack()
@@ -72,8 +68,8 @@ class ValidateRows:
             batch: A table of pyarrow, or a mapping of columns to arrays.
 
         Returns:
-            A table of pyarrow: `id` (null where a row has none), the other columns, and those of a result (`parsed` as
-            JSON). In the order of the batch.
+            A pyarrow table in the order of the batch: `id` (by default the position in the batch), the other
+            columns, and those of a result (`parsed` as JSON).
         """
         columns = in_columns(batch)
         rows = columns.to_pylist()
@@ -104,7 +100,7 @@ class ValidateRows:
         if self._answering is not None:
             (await asyncio.shield(self._answering)).stop()
 
-    async def answer(self, row: Row) -> Kept | None:
+    async def answer(self, row: InputRow) -> Kept | None:
         """Answer one row of a job.
 
         Raises:
@@ -115,29 +111,27 @@ class ValidateRows:
         return await (await asyncio.shield(self._answering)).answer(row)
 
     async def _begin(self) -> Answering:
-        """The worker's own pipeline, made once, on its own event loop; closed with the process."""
-        if callable(self._made):
-            return Answering(self._made())
-        return Answering(
-            await self._open.enter_async_context(pipeline_named(self._made, self._model))
-        )
+        """Make the worker's own pipeline, once, on its event loop. It is open until the process ends."""
+        made = self._source() if callable(self._source) else pipeline_named(self._source)
+        if not isinstance(made, Pipeline):
+            made = await self._open.enter_async_context(made)
+        return Answering(made)
 
 
 @asynccontextmanager
 async def on_cluster(
-    pipeline: Made, model: str | None = None, *, address: str | None = None
+    pipeline: PipelineSource, *, address: str | None = None
 ) -> AsyncIterator[Answers]:
-    """Workers on a cluster, one for each of its processors, for as long as a job lasts.
+    """Open workers on a cluster, one for each of its processors, for the time of a job.
 
     A worker that dies is started again, and its rows are answered again.
 
     Args:
         pipeline: How a worker gets its pipeline; see `ValidateRows`.
-        model: Of a gateway's file.
         address: Of the cluster; `None` for one on this machine, which ends with the job.
 
     Yields:
-        Who answers the rows.
+        The workers, which answer rows.
 
     Raises:
         UsageError: If Ray is not installed, or there is no cluster.
@@ -145,21 +139,19 @@ async def on_cluster(
     try:
         import ray  # an optional extra, of 600 MB
     except ImportError:
-        message = "--ray needs an extra: pip install 'streamval-llm[ray]'"
-        raise UsageError(message) from None
+        raise UsageError("--ray needs an extra: pip install 'streamval-llm[ray]'") from None
 
     def begin() -> list[Any]:
         try:
             _check(address)
             ray.init(address=address, include_dashboard=None if address else False)
         except (OSError, ValueError, RuntimeError) as error:
-            message = f"there is no Ray cluster at {address}: {error}"
-            raise UsageError(message) from None
+            raise UsageError(f"there is no Ray cluster at {address}: {error}") from None
         worker = ray.remote(ValidateRows).options(
             max_restarts=-1, max_task_retries=-1, max_concurrency=1000
         )
         count = max(int(ray.cluster_resources().get("CPU", 1)), 1)
-        return [worker.remote(pipeline, model) for _ in range(count)]
+        return [worker.remote(pipeline) for _ in range(count)]
 
     workers = await asyncio.to_thread(begin)
     try:
@@ -169,7 +161,7 @@ async def on_cluster(
 
 
 def _check(address: str | None) -> None:
-    """Ray itself waits for minutes for a cluster that is not there."""
+    """Check that the cluster can be reached. Ray itself would wait for minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and "://" not in host and port.isdigit():
         socket.create_connection((host, int(port)), timeout=10).close()
@@ -185,7 +177,7 @@ class _Workers:
         for worker in self._rows:
             worker.stop.remote()
 
-    async def answer(self, row: Row) -> Kept | None:
+    async def answer(self, row: InputRow) -> Kept | None:
         worker = min(self._rows, key=self._rows.__getitem__)
         self._rows[worker] += 1
         try:

@@ -1,27 +1,22 @@
-"""The result of a row, as it is written: what the run says, or what it raised."""
+"""Makes the stored result of a row from its run, or from the exception that ended it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic_core import to_json
 
-from streamval.batch.rows import carried_in
-from streamval.batch.table import Kept
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamval.batch.rows import Row
-    from streamval.batch.table import Outcome
-    from streamval.types.results import StreamResult
+from streamval.batch.rows import InputRow, carried_in
+from streamval.batch.table import Kept, Outcome
+from streamval.types.results import StreamResult
 
 SHOWN = 2000
 """Characters of an exception's message that are kept."""
 
 
-def kept(row: Row, answered: StreamResult[Any] | Exception) -> Kept:
-    """What is kept of a row.
+def kept(row: InputRow, answered: StreamResult[Any] | Exception) -> Kept:
+    """Return the record that is kept of a row.
 
     Args:
         row: The row.
@@ -62,7 +57,7 @@ def kept(row: Row, answered: StreamResult[Any] | Exception) -> Kept:
 
 
 def refused(given: Mapping[str, Any], error: Exception) -> bytes:
-    """The result of what is no row, as JSON."""
+    """Return the result of an invalid row, as JSON."""
     return as_json({"id": given.get("id"), **carried_in(given), **_of_error(error)})
 
 
@@ -84,7 +79,7 @@ def _of_error(error: Exception) -> dict[str, Any]:
 
 
 def as_json(record: dict[str, Any]) -> bytes:
-    r"""A record as a line of JSON. Half a surrogate pair, which no file can hold, becomes ``?``.
+    r"""Return a record as a line of JSON. Half a surrogate pair, which no file can hold, becomes ``?``.
 
     Example:
         >>> as_json({"text": "a\nb", "score": float("nan"), "half": "\ud83d"})

@@ -10,31 +10,28 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from pydantic_core import from_json, to_json
 
-from streamval.backends.base import as_messages
+from streamval.backends.base import Prompt, as_messages
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from streamval.backends.base import Prompt
-    from streamval.types.context import Message
+from streamval.types.context import Message
 
 Source: TypeAlias = "str | Path | Iterable[Mapping[str, Any]]"
 """Where rows come from: a file's name, ``"-"`` for standard input, or rows as mappings."""
 
 MAX_LINE = 64 * 2**20
-"""Bytes of a line. A longer one is no row, but a file of another kind."""
+"""Bytes of the longest line. A longer one means a file of another kind."""
 
 AT_ONCE = 1000
 """Rows that are read in one batch."""
 
 BOM = b"\xef\xbb\xbf"
-"""What some editors put before the first line."""
+"""The byte order mark that some editors write before the first line."""
 
 GATHERING = 0.05
-"""Seconds in which rows that come one after the other are gathered into a batch."""
+"""Seconds in which rows are gathered into a batch."""
 
 RESULT = (
     "id",
@@ -51,12 +48,12 @@ RESULT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InputRow:
     """One row.
 
     Attributes:
-        number: Its place among the rows, from 1: its line in a file of lines without empty ones.
-        id: What it is known by: its `id`, else its number.
+        number: Its position among the rows, from 1; empty lines do not count.
+        id: Its `id`, else its number.
         prompt: The conversation that is to be answered.
         carried: Its other columns.
         digest: Eight bytes of its prompt: what tells that a row has changed.
@@ -75,7 +72,7 @@ class Row:
 
 
 def rereadable(source: Source) -> bool:
-    """Whether it can be read twice, so that all of it can be checked before the first row is asked.
+    """Return whether the source can be read twice. If so, all rows are checked before the first is answered.
 
     Example:
         >>> rereadable("rows.jsonl"), rereadable("-"), rereadable([{"prompt": "Hi"}])
@@ -83,7 +80,7 @@ def rereadable(source: Source) -> bool:
     """
     if isinstance(source, (str, Path)):
         return str(source) != "-" and not _is_pipe(Path(source))
-    # What gives the same iterator each time can be gone through once.
+    # Iterators can be read only once.
     return not isinstance(source, Iterable) or iter(source) is not iter(source)
 
 
@@ -91,21 +88,20 @@ def check_source(source: Source) -> None:
     """Refuse a file that is not there, before anything is written.
 
     Raises:
-        UsageError: If it is not.
+        UsageError: If the file does not exist.
     """
     if isinstance(source, (str, Path)) and str(source) != "-" and not Path(source).exists():
-        message = f"{source} cannot be read: No such file or directory"
-        raise UsageError(message)
+        raise UsageError(f"{source} cannot be read: No such file or directory")
 
 
 def name_of(source: Source) -> str:
-    """What messages call it."""
+    """Return its name for messages."""
     if isinstance(source, (str, Path)):
         return "standard input" if str(source) == "-" else str(source)
     return "the rows"
 
 
-def read(source: Source) -> Iterator[list[Row]]:
+def read(source: Source) -> Iterator[list[InputRow]]:
     """Read rows, several at a time, as many as have come. Blocks while it waits for more.
 
     Args:
@@ -113,10 +109,10 @@ def read(source: Source) -> Iterator[list[Row]]:
             compressed.
 
     Yields:
-        Rows in order, none of them twice. Not all are in memory.
+        Batches of rows, in order. They are never all in memory.
 
     Raises:
-        UsageError: If the source cannot be read, or a row is none; the message says where.
+        UsageError: If the source cannot be read, or a row is invalid; the message has its line.
     """
     number = 0
     for found in _found(source):
@@ -129,16 +125,16 @@ def read(source: Source) -> Iterator[list[Row]]:
 
 
 def _found(source: Source) -> Iterator[Iterable[tuple[str, Any]]]:
-    """What the rows are made of, and where each was found."""
+    """Yield the fields of the rows, and where each was found."""
     if not isinstance(source, (str, Path)):
         if isinstance(source, Mapping) or not isinstance(source, Iterable):
-            message = f"rows are a file's name or a list of mappings, not {type(source).__name__}"
-            raise UsageError(message)
+            raise UsageError(
+                f"rows are a file's name or a list of mappings, not {type(source).__name__}"
+            )
         return _numbered(source)
     if str(source) == "-":
         if sys.stdin is None:
-            message = "there is no standard input to read rows from"
-            raise UsageError(message)
+            raise UsageError("there is no standard input to read rows from")
         # Not the buffer: a thread that waits in it would hold its lock when the process ends.
         return _lines(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer), "standard input")
     path = Path(source)
@@ -160,14 +156,13 @@ def _file(path: Path) -> Iterator[Iterator[tuple[str, Any]]]:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             yield from _lines(file, str(path))
     except (EOFError, zlib.error) as error:
-        message = f"{path} is cut or damaged: {error}"
-        raise UsageError(message) from None
+        raise UsageError(f"{path} is cut or damaged: {error}") from None
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
 def _lines(file: Any, name: str) -> Iterator[Iterator[tuple[str, Any]]]:
-    """Lines as they come: a pipe's without waiting for a whole block of them."""
+    """Yield lines as they come, without waiting for a whole block of a pipe."""
     rest, number = b"", 0
 
     def parsed(lines: list[bytes]) -> Iterator[tuple[str, Any]]:
@@ -179,8 +174,9 @@ def _lines(file: Any, name: str) -> Iterator[Iterator[tuple[str, Any]]]:
                 try:
                     yield place, from_json(line)
                 except ValueError as error:
-                    message = f"{place} is no JSON: {error}; rows are JSON lines, or Parquet"
-                    raise UsageError(message) from None
+                    raise UsageError(
+                        f"{place} is no JSON: {error}; rows are JSON lines, or Parquet"
+                    ) from None
 
     read_some = getattr(file, "read1", file.read)
     first = True
@@ -188,8 +184,9 @@ def _lines(file: Any, name: str) -> Iterator[Iterator[tuple[str, Any]]]:
         block, first = block.removeprefix(BOM) if first else block, False
         *lines, rest = (rest + block).split(b"\n") if b"\n" in block else (rest + block,)
         if len(rest) > MAX_LINE:
-            message = f"{name}, line {number + 1} is longer than {MAX_LINE // 2**20} MiB: is it a file of JSON lines?"
-            raise UsageError(message)
+            raise UsageError(
+                f"{name}, line {number + 1} is longer than {MAX_LINE // 2**20} MiB: is it a file of JSON lines?"
+            )
         if lines:
             yield parsed(lines)
     yield parsed([rest])
@@ -209,12 +206,11 @@ def _parquet(path: Path) -> Iterator[Iterator[tuple[str, Any]]]:
     except Exception as error:
         if isinstance(error, UsageError):
             raise
-        message = f"{path} is no Parquet file: {error}"
-        raise UsageError(message) from None
+        raise UsageError(f"{path} is no Parquet file: {error}") from None
 
 
 def _in_microseconds(batch: Any) -> Any:
-    """Python's own times have no nanoseconds."""
+    """Cast nanoseconds to microseconds, because Python's time types have no nanoseconds."""
     import pyarrow as pa  # an optional extra
 
     def coarser(field: Any) -> Any:
@@ -234,7 +230,7 @@ def _in_microseconds(batch: Any) -> Any:
 
 
 def pyarrow_parquet() -> Any:
-    """The module that reads and writes Parquet.
+    """Return the module that reads and writes Parquet.
 
     Raises:
         UsageError: If it is not installed.
@@ -242,56 +238,55 @@ def pyarrow_parquet() -> Any:
     try:
         from pyarrow import parquet  # an optional extra
     except ImportError:
-        message = "Parquet needs an extra: pip install 'streamval-llm[parquet]'"
-        raise UsageError(message) from None
+        raise UsageError("Parquet needs an extra: pip install 'streamval-llm[parquet]'") from None
     return parquet
 
 
-def row_of(number: int, place: str, given: Any) -> Row:
-    """A row, checked.
+def row_of(number: int, place: str, given: Any) -> InputRow:
+    """Return a row, checked.
 
     Args:
         number: Its place among the rows.
         place: What a message calls it.
-        given: What it is made of.
+        given: The fields of the row.
 
     Raises:
-        UsageError: If it is none.
+        UsageError: If it is not a row.
     """
     if not isinstance(given, Mapping):
-        message = f"{place} is no row: it has to be an object with a `prompt` or `messages`"
-        raise UsageError(message)
+        raise UsageError(f"{place} is no row: it has to be an object with a `prompt` or `messages`")
     prompt, messages, its_id = map(given.get, ("prompt", "messages", "id"))
     if (prompt is None) == (messages is None):
         there = "both `prompt` and `messages`" if prompt is not None else "neither of them"
         columns = ", ".join(map(repr, list(given)[:20])) or "nothing"
-        message = f"{place}: a row has a `prompt`, a string, or `messages`, a list; it has {there} ({columns})"
-        raise UsageError(message)
+        raise UsageError(
+            f"{place}: a row has a `prompt`, a string, or `messages`, a list; it has {there} ({columns})"
+        )
     if its_id is not None and (isinstance(its_id, bool) or not isinstance(its_id, (str, int))):
-        message = f"{place}: an `id` is a string or a whole number, not {its_id!r}"
-        raise UsageError(message)
+        raise UsageError(f"{place}: an `id` is a string or a whole number, not {its_id!r}")
     try:
         asked = as_messages(cast("Prompt", prompt if messages is None else messages))
     except UsageError as error:
-        message = f"{place}: {error}"
-        raise UsageError(message) from None
+        raise UsageError(f"{place}: {error}") from None
     carried = carried_in(given)
     if len(carried) < len(given.keys() - {"id", "prompt", "messages"}):
-        message = f"{place}: two columns would have one name in the result ({', '.join(map(str, carried))}): rename one"
-        raise UsageError(message)
+        raise UsageError(
+            f"{place}: two columns would have one name in the result ({', '.join(map(str, carried))}): rename one"
+        )
     its_id = number if its_id is None else its_id
     try:
         said = to_json([(turn.role, turn.content) for turn in asked])
         str(its_id).encode()
     except ValueError as error:  # half a surrogate pair, a number of thousands of digits
-        message = f"{place}: the prompt or the id cannot be written down: {str(error)[:200]}"
-        raise UsageError(message) from None
+        raise UsageError(
+            f"{place}: the prompt or the id cannot be written down: {str(error)[:200]}"
+        ) from None
     digest = hashlib.blake2b(said, digest_size=8).digest()
-    return Row(number, its_id, asked, carried, digest)
+    return InputRow(number, its_id, asked, carried, digest)
 
 
 def carried_in(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a row that are carried through.
+    """Return the columns of a row that its result repeats.
 
     Example:
         >>> carried_in({"id": 7, "prompt": "Hi", "topic": "sea", "text": "mine"})

@@ -1,10 +1,10 @@
-"""The table of a job: which rows there are, and the result of each, in SQLite.
+"""The ledger table of a job in SQLite: its rows and their results.
 
     job       the settings of the pipeline, and how often the rows have been read
     row       key, id, place among the rows, digest of the prompt
     result    key, digest of the prompt it answers, outcome, tokens, the result as JSON
 
-What is kept is on the disk before it is reported. Killed anywhere, the table is as it was after the last batch that
+Results are on the disk before they are reported. After a kill the table is as it was after the last batch that
 was kept (write-ahead log, https://www.sqlite.org/wal.html).
 """
 
@@ -13,25 +13,21 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Self
 
 from filelock import FileLock, Timeout
 
+from streamval.batch.rows import InputRow
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from typing import Self
-
-    from streamval.batch.rows import Row
 
 Outcome = Literal["valid", "failed", "error"]
 
 APPLICATION = 0x53564C42
-"""What marks the file as ours: "SVLB"."""
+"""The application id of our SQLite files: "SVLB"."""
 
 BUSY_SECONDS = 30.0
 """How long another program may hold the table."""
@@ -50,10 +46,10 @@ CREATE TABLE result (
 VERSION = 1
 
 GATHERED = "-"
-"""What is noted as read where all rows count that ever came."""
+"""The identity of a source whose rows all count, because it can be read only once."""
 
 OF_NOW = "(row.reading = (SELECT reading FROM job) OR (SELECT read FROM job) = '-')"
-"""The rows of a job, in SQL: those that were read last, or all that ever came."""
+"""The rows of a job, in SQL: those of the last reading, or all rows that were ever read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +57,13 @@ class Kept:
     """The result of a row, to be kept.
 
     Attributes:
-        row: Whose.
+        row: The row.
         outcome: ``"valid"``, ``"failed"`` (it never was valid) or ``"error"`` (it raised).
         tokens: Generated for it.
         record: The result, as JSON.
     """
 
-    row: Row
+    row: InputRow
     outcome: Outcome
     tokens: int
     record: bytes
@@ -82,7 +78,7 @@ class Counts:
         valid: Rows whose result is valid.
         failed: Rows that were never valid.
         errors: Rows that raised.
-        tokens: Generated for what is kept.
+        tokens: Tokens of the kept results.
     """
 
     rows: int = 0
@@ -105,7 +101,7 @@ class Table:
         settings: Of the pipeline; see `fingerprint`.
 
     Raises:
-        UsageError: If it is of another pipeline, another job has it, or it is no table of a job.
+        UsageError: If it is of another pipeline, another job uses it, or it is not a table of a job.
     """
 
     def __init__(self, out: Path, settings: Mapping[str, str]) -> None:
@@ -115,13 +111,13 @@ class Table:
         try:
             self._lock.acquire()
         except Timeout:
-            message = f"another job is writing {out}: wait for it, or name another file"
-            raise UsageError(message) from None
+            raise UsageError(
+                f"another job is writing {out}: wait for it, or name another file"
+            ) from None
         except OSError as error:
-            message = f"{out} cannot be written: {error.strerror or error}"
-            raise UsageError(message) from None
+            raise UsageError(f"{out} cannot be written: {error.strerror or error}") from None
         try:
-            with explained(self.path):
+            with sqlite_errors(self.path):
                 self._connection = self._opened(settings)
         except BaseException:
             self._lock.release()
@@ -130,8 +126,9 @@ class Table:
     def _opened(self, settings: Mapping[str, str]) -> sqlite3.Connection:
         new = not self.path.exists() or not self.path.stat().st_size
         if new and self._out.exists() and self._out.stat().st_size:
-            message = f"{self._out} is there, and no job wrote it: name another file, or delete it"
-            raise UsageError(message)
+            raise UsageError(
+                f"{self._out} is there, and no job wrote it: name another file, or delete it"
+            )
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -157,14 +154,14 @@ class Table:
         return connection
 
     def has_read(self, source: str) -> bool:
-        """Whether these very rows have been registered as a whole; `source` says which they are."""
+        """Return whether the rows of `source` have been registered completely."""
         return bool(self._read == source)
 
     def begin(self, *, gathering: bool = False) -> None:
         """Begin to read the rows anew.
 
         Args:
-            gathering: Rows come from a place that can be read once: those that came before stay.
+            gathering: The source can be read only once, so earlier rows stay.
         """
         with self._used() as connection:
             self._reading += 1
@@ -173,15 +170,15 @@ class Table:
             connection.execute(statement, (self._reading, self._read))
 
     def finish(self, source: str | None) -> None:
-        """The rows have been read to their end."""
+        """Note that the rows have been read to their end."""
         with self._used() as connection:
             connection.execute("UPDATE job SET read = ?", (source,))
 
-    def register(self, rows: Sequence[Row]) -> None:
-        """Note which rows there are.
+    def register(self, rows: Sequence[InputRow]) -> None:
+        """Add rows, or update those of an earlier reading.
 
         Raises:
-            UsageError: If an id has been there before.
+            UsageError: If two rows of this reading have the same id.
         """
         statement = (
             "INSERT INTO row (id, number, reading, digest) VALUES (?, ?, ?, ?) "
@@ -193,7 +190,7 @@ class Table:
             if connection.executemany(statement, values).rowcount < len(rows):
                 raise self._twice(connection, rows)
 
-    def _twice(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> UsageError:
+    def _twice(self, connection: sqlite3.Connection, rows: Sequence[InputRow]) -> UsageError:
         for row in rows:
             (number,) = connection.execute(
                 "SELECT number FROM row WHERE id = ?", (row.key,)
@@ -207,12 +204,12 @@ class Table:
         )
         return UsageError(message)
 
-    def missing(self, rows: Sequence[Row], *, retry_failed: bool = False) -> list[Row]:
-        """Those rows that have no result, or one of another prompt.
+    def missing(self, rows: Sequence[InputRow], *, retry_failed: bool = False) -> list[InputRow]:
+        """Return the rows without a result, or with the result of another prompt.
 
         Args:
             rows: Registered ones.
-            retry_failed: Take rows whose result is not valid for missing.
+            retry_failed: Also return rows whose result is not valid.
 
         Raises:
             UsageError: If one is not as it was registered.
@@ -228,17 +225,16 @@ class Table:
         for row in rows:
             digest, answered, outcome = there.get(row.key, (None, False, None))
             if digest != row.digest:
-                message = (
+                raise UsageError(
                     f"row {row.number} ({row.id!r}) has changed since the rows were checked; what was kept is kept: "
                     "give the same command again"
                 )
-                raise UsageError(message)
             if not answered or (retry_failed and outcome != "valid"):
                 missing.append(row)
         return missing
 
     def keep(self, results: Sequence[Kept]) -> None:
-        """Keep results: all of them are on the disk when this returns, or none."""
+        """Keep results of registered rows in one transaction."""
         statement = "INSERT OR REPLACE INTO result SELECT key, ?, ?, ?, ? FROM row WHERE row.id = ?"
         values = [
             (one.row.digest, one.outcome, one.tokens, one.record, one.row.key) for one in results
@@ -247,13 +243,13 @@ class Table:
             connection.executemany(statement, values)
 
     def counts(self) -> Counts:
-        """How far the job has come."""
+        """Return the counts of the job."""
         with self._used() as connection:
             return _counts(connection)
 
     def records(self) -> Iterator[bytes]:
-        """The results of the job's rows, in their order."""
-        # Without the other half, as it is in the order of an index.
+        """Yield the results of the job's rows, in their order. Other calls wait until the end."""
+        # One condition, so that SQLite can use the index.
         wanted = "TRUE" if self._read == GATHERED else f"reading = {self._reading:d}"
         with self._used() as connection:
             found = connection.execute(
@@ -265,8 +261,8 @@ class Table:
 
     @contextmanager
     def _used(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one thread at a time: one that is closed while it is used takes the process with it."""
-        with self._alone, explained(self.path):
+        """Yield the connection to one thread at a time. Closing it while it is used crashes the process."""
+        with self._alone, sqlite_errors(self.path):
             yield self._connection
 
     @contextmanager
@@ -282,7 +278,7 @@ class Table:
                 raise
 
     def close(self) -> None:
-        """Close the table, and let another job have it. What a thread does with it at the moment is done first."""
+        """Close the table and release its lock, once no thread uses it."""
         with self._alone:
             self._connection.close()
             self._lock.release()
@@ -295,7 +291,7 @@ class Table:
 
 
 def table_of(out: Path) -> Path:
-    """Where the table of a job is.
+    """Return the path of a job's table.
 
     Example:
         >>> table_of(Path("answers.jsonl")).name
@@ -305,16 +301,15 @@ def table_of(out: Path) -> Path:
 
 
 def status(out: str | Path) -> Counts:
-    """How far the job that writes `out` has come, while it runs or after it.
+    """Return the counts of the job that writes `out`, while it runs or afterwards.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is no such table.
     """
     path = table_of(Path(out))
     if not path.is_file():
-        message = f"there is no job of {out}: {path} is missing"
-        raise UsageError(message)
-    with explained(path):
+        raise UsageError(f"there is no job of {out}: {path} is missing")
+    with sqlite_errors(path):
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
         try:
             _check_kind(connection, path)
@@ -344,8 +339,9 @@ def _counts(connection: sqlite3.Connection) -> Counts:
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     (kind,) = connection.execute("PRAGMA application_id").fetchone()
     if kind != APPLICATION and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-        message = f"{path} is there, and is no table of a job: name another file for the results"
-        raise UsageError(message)
+        raise UsageError(
+            f"{path} is there, and is no table of a job: name another file for the results"
+        )
 
 
 def _check_same(before: Mapping[str, str], now: Mapping[str, str], path: Path) -> None:
@@ -355,16 +351,15 @@ def _check_same(before: Mapping[str, str], now: Mapping[str, str], path: Path) -
             f"{name} was {before.get(name, 'not there')}, and is {now.get(name, 'not there')}"
             for name in changed
         )
-        message = (
+        raise UsageError(
             f"the pipeline has changed since {path} was begun ({told}): name another file for its "
             f"results, or delete both to begin anew"
         )
-        raise UsageError(message)
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """What SQLite raises, as an error that says what to do. What was kept stays."""
+def sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into errors with advice. Kept results stay."""
     try:
         yield
     except sqlite3.Error as error:

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from streamval.commands.exits import INTERRUPTED, INVALID, VALID, explained
+from streamval.commands.exits import INTERRUPTED, INVALID, VALID, one_line_errors
 from streamval.errors import UsageError
+from streamval.requirements.by_name import search_here
 
 
 def batch(
@@ -37,28 +38,28 @@ def batch(
     ] = None,
     task_limit: Annotated[int, typer.Option(min=1, help="Rows under way at once.")] = 64,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Answer so many rows at most, this time.")
+        int | None, typer.Option(min=1, help="Answer at most this many rows this time.")
     ] = None,
     retry_failed: Annotated[
         bool,
         typer.Option("--retry-failed", help="Ask those rows again that failed or had an error."),
     ] = False,
     max_failures: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many that failed or had an error.")
+        int | None, typer.Option(min=1, help="Stop after this many failed rows or errors.")
     ] = None,
     token_budget: Annotated[
         int | None,
-        typer.Option(min=1, help="Stop once the results that are kept have taken so many tokens."),
+        typer.Option(min=1, help="Stop once the kept results have taken this many tokens."),
     ] = None,
     ray: Annotated[
         str | None,
         typer.Option(help="Answer on a Ray cluster: its address, or `local` for this machine."),
     ] = None,
     status: Annotated[
-        Path | None, typer.Option(help="Only say how far the job that writes this file has come.")
+        Path | None, typer.Option(help="Only print the progress of the job that writes this file.")
     ] = None,
 ) -> None:
-    """Answer many prompts. Killed anywhere, the same command goes on where it was.
+    """Answer many prompts. After a kill, the same command resumes the job.
 
     Results are kept in OUT.sqlite as they come, and written to OUT when the job ends, unless an error ends it: one
     result a row, with the row's own columns. Ctrl-C finishes the rows under way; a second one drops them.
@@ -69,16 +70,16 @@ def batch(
     [dim]$[/dim] streamval batch rows.jsonl answers.jsonl --pipeline my_rules:pipeline
     [dim]$[/dim] streamval batch --status answers.jsonl
     """
-    with explained():
+    with one_line_errors():
         from streamval.batch import status as status_of
-        from streamval.batch.command import run_command, said_of_counts
+        from streamval.commands.batch_job import run_command, said_of_counts
 
         if status is not None:
             typer.echo(said_of_counts(status_of(status)))
             return
         if rows is None or out is None or pipeline is None:
-            message = "give the rows, the file for the results, and --pipeline MODULE:NAME"
-            raise UsageError(message)
+            raise UsageError("give the rows, the file for the results, and --pipeline MODULE:NAME")
+        search_here()  # where MODULE:NAME is looked up
         done = asyncio.run(
             run_command(
                 rows,

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
+from streamval.backends import LocalBackend
 from streamval.commands.display import shown
-from streamval.commands.exits import INVALID, VALID, explained
+from streamval.commands.exits import INVALID, VALID, one_line_errors
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
 from streamval.requirements import NoRepetition, finished, forbidden_words, sentence_limit
-
-if TYPE_CHECKING:
-    from streamval.backends import LocalBackend
-    from streamval.types.results import StreamResult
+from streamval.types.results import StreamResult
 
 DEMO_PROMPT = "Facts about water:\n\nWater is"
 DEMO_TOKENS = 120
 
 
 def demo() -> None:
-    """Watch the embedded model break a rule, be cancelled, and go on from the last good sentence.
+    """Watch the embedded model break a rule, be cancelled, and continue from the last good sentence.
 
     Takes no key and no network: a real model of 270 million parameters runs on this machine. The
     failure is its own, as small models repeat themselves.
     """
     from streamval.backends import LocalBackend  # an optional extra
 
-    with explained():
+    with one_line_errors():
         pipeline = demo_pipeline(LocalBackend(max_tokens=DEMO_TOKENS, stop=["\n"]))
         result = asyncio.run(shown(pipeline, DEMO_PROMPT, None, DEMO_PROMPT))
     _print_savings(result)
@@ -39,7 +36,7 @@ def demo() -> None:
 
 
 def demo_pipeline(backend: LocalBackend) -> Pipeline:
-    """What ``streamval demo`` runs. The text ends where the model ends its paragraph."""
+    """Return the pipeline of ``streamval demo``. The text ends with the model's paragraph."""
     return Pipeline(
         backend,
         requirements=[

@@ -1,4 +1,4 @@
-"""What a command shows a run with: the console, a pipe's text, the page of ``--watch``, a recording."""
+"""Shows a run of a command: on the console, in a pipe, on the page of ``--watch``, in a recording."""
 
 from __future__ import annotations
 
@@ -6,23 +6,20 @@ import asyncio
 import os
 import sys
 import webbrowser
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import typer
 from rich.console import Console as RichConsole
 
 from streamval.backends import read_events
 from streamval.errors import UsageError
+from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.subscribers import Sink
 from streamval.sinks import JSONL, Console, Piped
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from streamval.pipeline.pipeline import Pipeline
-    from streamval.pipeline.subscribers import Sink
-    from streamval.types.results import StreamResult
+from streamval.types.results import StreamResult
 
 WATCH_HELP = "Show the run on a page in the browser as well, on this machine only, until Ctrl-C."
 
@@ -40,9 +37,9 @@ async def shown(
 
     Args:
         pipeline: What runs.
-        prompt: What is asked.
+        prompt: The prompt.
         record: Where its events are written.
-        continued: The prompt, where the text goes on from it.
+        continued: The prompt, where the text continues it.
         whole: Whether a pipe gets the text at the end only.
         watch: Whether a page shows it as well.
     """
@@ -56,19 +53,18 @@ async def shown(
 
 
 def emptied(record: Path) -> Path:
-    """The file of a recording, without an older one in it. Nothing else is overwritten."""
+    """Remove an older recording from a file. Nothing else is overwritten."""
     if record.is_file() and record.stat().st_size:
         try:
             next(iter(read_events(record)), None)
         except UsageError:
-            message = f"{record} is there, and is no recording; name another file"
-            raise UsageError(message) from None
+            raise UsageError(f"{record} exists and is not a recording; name another file") from None
         record.write_bytes(b"")
     return record
 
 
 def terminal(continued: str | None = None) -> Console:
-    """The console, on standard error where standard output is a pipe, which gets the text alone."""
+    """Return the console; on standard error where standard output is a pipe, which gets only the text."""
     if sys.stdout.isatty():
         return Console(prompt=continued)
     return Console(RichConsole(stderr=True), prompt=continued)
@@ -77,7 +73,7 @@ def terminal(continued: str | None = None) -> Console:
 def displays(
     console: Console, leave: Callable[[], object] = lambda: None, *, whole: bool = False
 ) -> list[Sink]:
-    """The console, and what writes the text to a pipe where standard output is one.
+    """Return the console, and a sink for the text where standard output is a pipe.
 
     Args:
         console: Shows the run.
@@ -89,7 +85,7 @@ def displays(
 
 @asynccontextmanager
 async def page(*, wanted: bool) -> AsyncIterator[list[Sink]]:
-    """The page of ``--watch``, if it is wanted. It stays after the run, until Ctrl-C."""
+    """Open the page of ``--watch``, if it is wanted. It stays after the run, until Ctrl-C."""
     if not wanted:
         yield []
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streamval.commands.exits import explained
+from streamval.commands.exits import one_line_errors
 from streamval.view import draw as drawn
 
 
@@ -22,11 +22,11 @@ def draw(
         ),
     ] = None,
 ) -> None:
-    """Draw a recorded run as a marble diagram: where its time went, who failed what, what was kept.
+    """Draw a recorded run as a marble diagram: its time, its verdicts, its attempts.
 
     [dim]$[/dim] streamval run "The sea is" --record sea.jsonl && streamval draw sea.jsonl -o sea.html
     """
     output = output or file.with_suffix(".svg")
-    with explained():
+    with one_line_errors():
         drawn(file, output)
     typer.echo(f"{output}: {output.stat().st_size:,} bytes")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -13,17 +13,14 @@ from rich.text import Text
 from streamval.errors import AuthenticationError, StreamvalError, UnknownModelError, UsageError
 from streamval.types.text import visible
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 VALID, INVALID, WRONG_USE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 
 errors = Console(stderr=True)
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """Turns our errors into one line and an exit status."""
+def one_line_errors() -> Iterator[None]:
+    """Turn our errors into one line and an exit status."""
     try:
         yield
     except KeyboardInterrupt:
@@ -36,7 +33,7 @@ def explained() -> Iterator[None]:
 
 
 def _say(problem: str) -> None:
-    # What a server or a file said is in it: shown as it is, never read as markup.
+    # It may quote a server or a file: shown verbatim, never read as markup.
     said = Table.grid(padding=0)
     said.add_row(Text("streamval: ", "bold red"), Text(visible(problem), overflow="fold"))
     errors.print(said)

@@ -10,12 +10,12 @@ import typer
 
 from streamval.backends import read_events
 from streamval.commands.display import WATCH_HELP, displays, page, terminal
-from streamval.commands.exits import INVALID, VALID, explained
+from streamval.commands.exits import INVALID, VALID, one_line_errors
 from streamval.errors import UsageError
 from streamval.events import CompletedEvent, StartedEvent
 
 LONGEST_PAUSE = 600.0
-"""Seconds between two events of a recording: what is longer is left out."""
+"""The longest pause between two events of a recording, in seconds. Longer pauses are shortened."""
 
 
 def replay(
@@ -25,8 +25,8 @@ def replay(
     ] = 1.0,
     watch: Annotated[bool, typer.Option("--watch", help=WATCH_HELP)] = False,
 ) -> None:
-    """Show a recorded run again. Exits as it did; as not valid where its end is missing."""
-    with explained():
+    """Show a recorded run again. Exits with 0 if it was valid, with 1 if not or if its end is missing."""
+    with one_line_errors():
         success = asyncio.run(_replayed(file, speed, watch=watch))
     raise typer.Exit(VALID if success else INVALID)
 
@@ -40,7 +40,7 @@ async def _replayed(file: Path, speed: float, *, watch: bool) -> bool:
     async with page(wanted=watch) as pages:
         shows = [*displays(console, left.set), *pages]
         for event in read_events(file):
-            if left.is_set():  # who reads our pipe has gone
+            if left.is_set():  # the reader of our pipe has gone
                 break
             if isinstance(event, StartedEvent) and run_id is None:
                 run_id = event.run_id
@@ -55,8 +55,7 @@ async def _replayed(file: Path, speed: float, *, watch: bool) -> bool:
             if isinstance(event, CompletedEvent):
                 success = event.success
     if run_id is None:
-        message = f"{file} holds no run"
-        raise UsageError(message)
+        raise UsageError(f"{file} holds no run")
     if success is None:
         console.close()
         typer.echo(f"{file} was cut: it ends before the run does", err=True)

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from streamval.backends import default_backend
+from streamval.backends import Backend, default_backend
 from streamval.commands.display import WATCH_HELP, shown
-from streamval.commands.exits import INVALID, VALID, explained
+from streamval.commands.exits import INVALID, VALID, one_line_errors
 from streamval.errors import UsageError
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
-from streamval.requirements import NoRepetition, Requirement
-from streamval.requirements.named import requirement_written
-from streamval.structured.imported import type_in
-
-if TYPE_CHECKING:
-    from streamval.backends import Backend
+from streamval.requirements import Requirement, no_repetition
+from streamval.requirements.by_name import object_in, requirement_written
 
 
 def run(
-    prompt: Annotated[str, typer.Argument(help="What to ask; - reads it from standard input.")],
+    prompt: Annotated[str, typer.Argument(help="The prompt; - reads it from standard input.")],
     *,
     model: Annotated[
         str | None,
@@ -37,7 +33,7 @@ def run(
     ] = None,
     api_base: Annotated[
         str | None,
-        typer.Option("--api-base", help="Where the model is, such as http://localhost:8000/v1."),
+        typer.Option("--api-base", help="The server's URL, such as http://localhost:8000/v1."),
     ] = None,
     system: Annotated[
         str | None, typer.Option("--system", help="What to tell the model before the prompt.")
@@ -50,7 +46,7 @@ def run(
         typer.Option(
             "--require",
             "-r",
-            help="What the answer must meet: put into the prompt, and judged by the model at the end. "
+            help="A requirement for the answer: put into the prompt, and judged by the model at the end. "
             "Repeatable.",
         ),
     ] = None,
@@ -79,29 +75,28 @@ def run(
     record: Annotated[
         Path | None,
         typer.Option(
-            "--record",
-            help="Write every event to this file, as JSONL, over an older recording.",
+            "--record", help="Write every event to this file, as JSONL, over an older recording."
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help=WATCH_HELP)] = False,
 ) -> None:
     """Generate, judge and repair, and show it while it happens.
 
-    Without --format, it never says the same sentence twice, whatever else you require. In a pipe, the
+    Without --format, no sentence may be repeated, whatever else you require. In a pipe, the
     text goes to standard output as it is delivered (JSON as a whole), and the rest to standard error;
-    what a restart takes back stays in the pipe, the new text on a line of its own.
+    text that a restart takes back stays in the pipe, and the new text begins on a new line.
 
     [dim]$[/dim] streamval run "Facts about the sea:\\n\\nThe sea is" --rule 'word_limit={"at_most": 80}'
     [dim]$[/dim] streamval run "Explain tides." -m openai/gpt-4o-mini -r "Mention the moon." --retry 2
     """
-    with explained():
+    with one_line_errors():
         requirements = [
-            *([] if output_format else [NoRepetition()]),
+            *([] if output_format else [no_repetition()]),
             *(requirement_written(written) for written in rule or []),
             *(Requirement(text) for text in require or []),
             *(Requirement(text, check_only=True) for text in check or []),
         ]
-        wanted_type = type_in(output_format) if output_format else None
+        wanted_type = _type_in(output_format) if output_format else None
         backend = _backend(model, api_base)  # slow, so the arguments that may be wrong go first
         pipeline = Pipeline(
             backend,
@@ -120,19 +115,33 @@ def run(
         messages = [{"role": "user", "content": asked}]
         if system is not None:
             messages.insert(0, {"role": "system", "content": system})
-        # A base model goes on from the prompt: without it, its text begins in mid-sentence.
+        # A base model continues the prompt: without it, its text begins in mid-sentence.
         begins = asked if backend.supports_prefix and system is None else None
         show = shown(pipeline, messages, record, begins, whole=bool(output_format), watch=watch)
         result = asyncio.run(show)
     raise typer.Exit(VALID if result.success else INVALID)
 
 
+def _type_in(place: str) -> type[Any]:
+    """Return the type that ``FILE.py:Name`` names."""
+    file, _, name = place.rpartition(":")
+    if not name or not Path(file).is_file():
+        raise UsageError(
+            f"--format is FILE.py:Model, the file of a pydantic model and its name, not {place!r}"
+        )
+    found = object_in(place)
+    if not isinstance(found, type):
+        raise UsageError(f"{name!r} in {file} is no class, but of type {type(found).__name__}")
+    return found
+
+
 def _backend(model: str | None, api_base: str | None) -> Backend:
     if api_base is None:
         return default_backend(model)
     if model is None:
-        message = "--api-base needs --model, the name under which that server knows the model"
-        raise UsageError(message)
+        raise UsageError(
+            "--api-base needs --model, the name under which that server knows the model"
+        )
     from streamval.backends.litellm import LiteLLMBackend, import_litellm  # slow to import
     from streamval.backends.openai import OpenAIBackend
 

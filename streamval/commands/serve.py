@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from streamval.commands.exits import explained
+from streamval.commands.exits import one_line_errors
+from streamval.requirements.by_name import search_here
 
 
 def serve(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="What to serve, as YAML; without it, the embedded model and a few rules."
+            help="The gateway's file, in YAML; by default, the embedded model with a few rules."
         ),
     ] = None,
     *,
@@ -32,10 +33,12 @@ def serve(
     [dim]$[/dim] curl localhost:8080/v1/completions -H "content-type: application/json" \\
         -d '{"model": "careful", "prompt": "The sea is", "stream": true}'
     """
-    with explained():
+    with one_line_errors():
         from streamval.serve import read_configuration  # an optional extra
         from streamval.serve import serve as serving
 
+        if file is not None:
+            search_here(file.parent)  # where `python:` rules are looked up
         if check:
             models = ", ".join(read_configuration(file).models)
             typer.echo(f"{file or 'the default configuration'} can be served: {models}")

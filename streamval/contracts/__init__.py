@@ -1,7 +1,7 @@
 """Design by Contract over a typed output: conditions before and after, and a model in between.
 
-A contracted class says what must hold of its input (`pre`), what to make of it (`act`), what must
-hold of the model's output (`post`), and what to do with that, or without it (`forward`).
+A contracted class defines a condition on its input (`pre`), a change of the input (`act`), a condition
+on the model's output (`post`), and the use of that output, or of a fallback (`forward`).
 """
 
 import lazy_loader as _lazy

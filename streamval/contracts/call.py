@@ -1,28 +1,24 @@
-"""One call of a contract: its stages, one after the other."""
+"""One call of a contract: its stages in order."""
 
 from __future__ import annotations
 
 import inspect
 import time
 import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from streamval.aio.blocking import call
 from streamval.aio.tasks import report
 from streamval.contracts.remedy import Question, Remedy, logger
+from streamval.contracts.terms import Contract, Owner, Typed
 from streamval.errors import ContractViolationError, InputTypeError, OutputTypeError
-from streamval.events import FullValidationEvent, StageEvent
+from streamval.events import BaseEvent, FullValidationEvent, Stage, StageEvent
 from streamval.pipeline.pipeline import Pipeline
 from streamval.requirements.base import Requirement
+from streamval.types.context import Context
 from streamval.types.results import ValidationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-
-    from streamval.contracts.terms import Contract, Owner, Typed
-    from streamval.events import BaseEvent, Stage
-    from streamval.types.context import Context
 
 T = TypeVar("T")
 
@@ -52,12 +48,11 @@ class Call:
         self._seconds: dict[str, float] = {}
 
     async def run(self) -> Any:
-        """Go through the stages, and call `forward` whatever came of them."""
+        """Run the stages, then call `forward` whatever their outcome."""
         contract = self._contract
         complaint = contract.input.complaint(self._given)
         if complaint is not None:
-            message = f"the input is no {contract.input.name}: {complaint}"
-            raise InputTypeError(message)
+            raise InputTypeError(f"the input is no {contract.input.name}: {complaint}")
         contract.backend_for(self.owner).check_options(contract.options(self._others))
         began = time.perf_counter()
         try:
@@ -65,9 +60,9 @@ class Call:
             await self._act()
             self.result = await self._output()
             self.successful = True
-        except Exception as error:  # forward decides what it means
+        except Exception as error:  # `forward` handles it
             logger.info("the contract of %s failed: %s", type(self.owner).__name__, error)
-            if not contract.params["graceful"]:
+            if not contract.terms.params["graceful"]:
                 self.exception = error
         try:
             return await self._forward()
@@ -88,16 +83,17 @@ class Call:
         except Exception as violation:
             why = str(violation) or type(violation).__name__
             await self._tell("pre", "failed", why)
-            if not contract.pre_remedy or not contract.params["tries"]:
-                message = f"the precondition is violated: {why}"
-                raise ContractViolationError(message, "pre") from violation
+            if not contract.terms.pre_remedy or not contract.terms.params["tries"]:
+                raise ContractViolationError(
+                    f"the precondition is violated: {why}", "pre"
+                ) from violation
             with self._timed("pre"):
                 self.current_input = await self._ask(
                     "pre",
                     contract.input,
                     contract.stages.pre,
                     [why],
-                    attempts=contract.params["tries"],
+                    attempts=contract.terms.params["tries"],
                 )
         await self._tell("pre", "passed")
 
@@ -110,8 +106,7 @@ class Call:
                 others = _taken(act, self._others)
                 made = await call(act, self.owner, self.current_input, **others)
             if (complaint := wanted.complaint(made)) is not None:
-                message = f"act returned no {wanted.name}: {complaint}"
-                raise ContractViolationError(message, "act")
+                raise ContractViolationError(f"act returned no {wanted.name}: {complaint}", "act")
         except Exception as error:
             await self._tell("act", "failed", str(error))
             raise
@@ -120,7 +115,7 @@ class Call:
 
     async def _output(self) -> Any:
         contract = self._contract
-        tries = contract.params["tries"] if contract.post_remedy else 0
+        tries = contract.terms.params["tries"] if contract.terms.post_remedy else 0
         try:
             with self._timed("output"):
                 result = await self._ask(
@@ -137,11 +132,10 @@ class Call:
         with self._timed("forward"):
             others = _taken(contract.forward, self._others)
             returned = await call(contract.forward, self.owner, given, **others)
-        if contract.params["graceful"] or (self.successful and returned is self.result):
+        if contract.terms.params["graceful"] or (self.successful and returned is self.result):
             return returned
         if (complaint := contract.output.complaint(returned)) is not None:
-            message = f"forward returned no {contract.output.name}: {complaint}"
-            raise OutputTypeError(message)
+            raise OutputTypeError(f"forward returned no {contract.output.name}: {complaint}")
         return returned
 
     # The model
@@ -155,15 +149,15 @@ class Call:
         *,
         attempts: int,
     ) -> T:
-        """Ask for a value that the condition takes, as often as it takes."""
+        """Ask for a value that meets the condition, in at most `attempts` attempts."""
         contract = self._contract
         question = Question(self.owner.prompt, self.current_input, wanted.schema, stage)  # type: ignore[attr-defined]
         remedy = Remedy(
             attempts,
             question=question,
             errors=tuple(errors),
-            accumulates=contract.accumulate_errors,
-            params=contract.params,
+            accumulates=contract.terms.accumulate_errors,
+            params=contract.terms.params,
         )
         kept: list[T] = []
         pipeline = Pipeline(
@@ -173,7 +167,7 @@ class Call:
             retry=remedy,
         )
         prompt = question.asked(errors)
-        if contract.verbose:
+        if contract.terms.verbose:
             logger.info("%s asks: %s", type(self.owner).__name__, prompt)
         run = pipeline.start(prompt, **contract.options(self._others))
         run.subscribe(self._relay(stage))
@@ -187,22 +181,19 @@ class Call:
         why = "; ".join(failure.for_prompt() for failure in result.failures) or "it was cut short"
         await self._tell(stage, "failed", why)
         what = "the precondition" if stage == "pre" else "the output"
-        message = f"{what} does not hold after {len(result.attempts)} attempts: {why}"
-        raise ContractViolationError(message, stage)
+        raise ContractViolationError(
+            f"{what} does not hold after {len(result.attempts)} attempts: {why}", stage
+        )
 
     def _holds(
-        self,
-        stage: Stage,
-        wanted: Typed[T],
-        condition: Callable[..., Any] | None,
-        kept: list[T],
+        self, stage: Stage, wanted: Typed[T], condition: Callable[..., Any] | None, kept: list[T]
     ) -> Requirement:
-        """The condition as a requirement of the whole output; keeps the values that it took."""
+        """Return the condition as a requirement of the whole output; add valid values to `kept`."""
 
         async def holds(ctx: Context) -> ValidationResult:
             instance = wanted.schema.parse_or_none(str(ctx.last_output() or ""))
             if instance is None:
-                return ValidationResult(True)  # the schema says what is wrong with it
+                return ValidationResult(True)  # the schema reports it
             value = wanted.value_of(instance)
             try:
                 with self._timed("post" if stage == "output" else None):
@@ -225,9 +216,8 @@ class Call:
     async def _condition(self, condition: Callable[..., Any], value: Any) -> None:
         if (
             await call(condition, self.owner, value) is False
-        ):  # None is what a condition without a return gives
-            message = f"{condition.__name__} returned False"
-            raise ContractViolationError(message, condition.__name__)
+        ):  # None passes: a condition without a `return` returns it
+            raise ContractViolationError(f"{condition.__name__} returned False", condition.__name__)
 
     # Telling
 
@@ -244,8 +234,8 @@ class Call:
                 answer = sink(event)
                 if inspect.isawaitable(answer):
                     await answer
-            except Exception as error:  # a subscriber must not hurt the call
-                report(f"The subscriber {sink!r} of a contract raised; the call goes on", error)
+            except Exception as error:  # an error of a subscriber must not end the call
+                report(f"The subscriber {sink!r} of a contract raised; the call continues", error)
 
     @contextmanager
     def _timed(self, stage: str | None) -> Iterator[None]:
@@ -259,7 +249,7 @@ class Call:
 
 
 def _taken(method: Callable[..., Any], others: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the other arguments, those that a method takes."""
+    """Return the arguments that a method accepts."""
     parameters = inspect.signature(method).parameters.values()
     if any(known.kind is inspect.Parameter.VAR_KEYWORD for known in parameters):
         return others

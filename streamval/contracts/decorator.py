@@ -1,18 +1,14 @@
-"""`contract`: what a class promises, checked when it is defined, and seen to at each call."""
+"""`contract`: the promises of a class, checked when it is defined and enforced on each call."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
+from streamval.backends.base import Backend
 from streamval.contracts.expression import Expression
-from streamval.contracts.terms import DEFAULT_RETRY_PARAMS, Contract
+from streamval.contracts.terms import DEFAULT_RETRY_PARAMS, Contract, RetryParams, Terms
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamval.backends.base import Backend
-    from streamval.contracts.terms import RetryParams
 
 E = TypeVar("E", bound="type[Expression]")
 
@@ -33,11 +29,11 @@ def contract(
     1. The input is bound and its type checked. `pre` judges it: an exception (or False) is a
        violation. With `pre_remedy` a model is asked for an input that holds, which `pre` judges
        again; otherwise the contract has failed.
-    2. `act`, if there is one, makes something else of the input.
+    2. `act`, if there is one, transforms the input.
     3. The model is asked, with `prompt` and that input, for an output of the type that `forward`
        returns. It is judged while it is written: the first wrong value stops it. `post` judges the
-       whole. With `post_remedy` it is asked again, with what was wrong in the prompt.
-    4. `forward` is called, whatever came of it: with what `act` made of the input and
+       whole. With `post_remedy` it is asked again, with the failures in the prompt.
+    4. `forward` is called in any case: with the transformed input and
        `self.contract_result` where the contract held, else with the original input, so that it can
        fall back, or raise `self.contract_exception`.
 
@@ -45,13 +41,13 @@ def contract(
     (`LLMDataModel`), or any that pydantic knows.
 
     Args:
-        pre_remedy: Let a model mend an input that `pre` refuses.
-        post_remedy: Let the model mend an output of the wrong type, or that `post` refuses.
-        accumulate_errors: Tell it what was wrong with all of its answers, not only the last.
+        pre_remedy: Let the model repair an input that `pre` rejects.
+        post_remedy: Let the model repair an output of the wrong type, or an output that `post` rejects.
+        accumulate_errors: Put the failures of all its answers into the prompt, not only of the last.
         verbose: Log prompts and stages, at the level of info, to the logger
             ``streamval.contracts``.
-        remedy_retry_params: How often, and after which pauses.
-        backend: Who speaks, where an instance has no `backend` of its own.
+        remedy_retry_params: The number of remedies, and the pauses between them.
+        backend: The backend of instances without a `backend` of their own.
 
     Returns:
         A class decorator.
@@ -74,21 +70,19 @@ def contract(
         >>> Colours()(2)
         ['red', 'green']
     """
-    params = _checked(remedy_retry_params or {})
+    terms = Terms(
+        pre_remedy=pre_remedy,
+        post_remedy=post_remedy,
+        accumulate_errors=accumulate_errors,
+        verbose=verbose,
+        params=_checked(remedy_retry_params or {}),
+        backend=backend,
+    )
 
     def decorate(cls: E) -> E:
         if not (isinstance(cls, type) and issubclass(cls, Expression)):
-            message = f"contract() decorates a class of Expression, not {cls!r}"
-            raise UsageError(message)
-        cls._contract = Contract(
-            cls,
-            pre_remedy=pre_remedy,
-            post_remedy=post_remedy,
-            accumulate_errors=accumulate_errors,
-            verbose=verbose,
-            params=params,
-            backend=backend,
-        )
+            raise UsageError(f"contract() decorates a class of Expression, not {cls!r}")
+        cls._contract = Contract(cls, terms)
         return cls
 
     return decorate
@@ -98,16 +92,13 @@ def _checked(given: RetryParams) -> RetryParams:
     unknown = set(given) - set(DEFAULT_RETRY_PARAMS)
     if unknown:
         known = ", ".join(DEFAULT_RETRY_PARAMS)
-        message = f"remedy_retry_params has no {min(unknown)!r}; there are {known}"
-        raise UsageError(message)
+        raise UsageError(f"remedy_retry_params has no {min(unknown)!r}; there are {known}")
     params: RetryParams = {**DEFAULT_RETRY_PARAMS, **given}
     if not isinstance(params["tries"], int):
-        message = f"tries in remedy_retry_params is a whole number, not {params['tries']!r}"
-        raise UsageError(message)
+        raise UsageError(f"tries in remedy_retry_params is a whole number, not {params['tries']!r}")
     negative = [
         name for name, value in params.items() if isinstance(value, (int, float)) and value < 0
     ]
     if negative:
-        message = f"{negative[0]} in remedy_retry_params cannot be negative"
-        raise UsageError(message)
+        raise UsageError(f"{negative[0]} in remedy_retry_params cannot be negative")
     return params

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
+from reactivex.abc import DisposableBase
 from reactivex.disposable import Disposable
 
 from streamval.aio.blocking import call, wait_for
+from streamval.backends.base import Backend
 from streamval.contracts.call import Call
 from streamval.contracts.perf import PerfStats
-from streamval.contracts.terms import as_json
+from streamval.contracts.terms import Contract, as_json
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from reactivex.abc import DisposableBase
-
-    from streamval.backends.base import Backend
-    from streamval.contracts.terms import Contract
-    from streamval.pipeline.subscribers import Sink
+from streamval.pipeline.subscribers import Sink
 
 _call: ContextVar[Call | None] = ContextVar("streamval_contract_call", default=None)
 
@@ -42,13 +38,13 @@ class LLMDataModel(BaseModel):
 
 
 class Expression:
-    """What a contracted class inherits from: something that can be called, and awaited.
+    """The base class of contracted classes. Call an instance, or await its `acall`.
 
     Args:
-        backend: Who speaks; otherwise the one that `contract` was given, else the default.
+        backend: The backend; otherwise the one that `contract` was given, else the default.
 
     Attributes:
-        backend: Likewise.
+        backend: The backend of this instance; `None` for the default.
         sinks: Who has subscribed.
 
     Example:
@@ -70,17 +66,15 @@ class Expression:
             self.backend = backend
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What a call does, once its contract has been seen to. Override it.
+        """Do the work of a call, after its contract was enforced. Override it.
 
         Raises:
-            UsageError: If a class has none.
+            UsageError: If the class does not override it.
         """
-        del args, kwargs
-        message = f"{type(self).__name__} needs a method forward(self, input)"
-        raise UsageError(message)
+        raise UsageError(f"{type(self).__name__} needs a method forward(self, input)")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`acall`, waited for: from a script, a notebook, or another contract."""
+        """Call `acall` and wait for its result, in a script, a notebook, or another contract."""
         return wait_for(lambda: self.acall(*args, **kwargs))
 
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
@@ -89,14 +83,14 @@ class Expression:
         Args:
             *args: The input, as the first.
             **kwargs: The input under the name of `forward`'s first parameter, or as `input`;
-                the others are handed to `act` and `forward`, whichever takes them. What neither
-                takes goes to the model: `temperature`, `seed`, `max_tokens`, …
+                `act` and `forward` get those of the others that they accept. The model gets the
+                rest: `temperature`, `seed`, `max_tokens`, …
 
         Returns:
             What `forward` returns.
 
         Raises:
-            UsageError: If there is no input.
+            UsageError: If the input is missing.
             InputTypeError: If the input is of another type.
             OutputTypeError: If `forward` returns another type than it says (unless graceful).
             Exception: What `forward` raises.
@@ -122,8 +116,7 @@ class Expression:
             Dispose of it to unsubscribe.
         """
         if not callable(sink):
-            message = f"a subscriber is a function of an event, not {type(sink).__name__}"
-            raise UsageError(message)
+            raise UsageError(f"a subscriber is a function of an event, not {type(sink).__name__}")
         self.sinks = (*self.sinks, sink)
 
         def remove() -> None:
@@ -134,7 +127,7 @@ class Expression:
 
         return Disposable(remove)
 
-    # Of the call around, for `pre`, `act`, `post` and `forward`; else of the last one that ended.
+    # State of the current call, inside `pre`, `act`, `post` and `forward`; else of the last ended call.
 
     @property
     def contract_successful(self) -> bool:
@@ -156,7 +149,7 @@ class Expression:
 
     @property
     def _current_input(self) -> Any:
-        """What the output is made of: the input, as `pre_remedy` and `act` have left it."""
+        """The input for the model: the caller's input, changed by `pre_remedy` and `act`."""
         current = self._current_call
         return None if current is None else current.current_input
 
@@ -166,7 +159,7 @@ class Expression:
         return current if current is not None and current.owner is self else self._last
 
     def contract_perf_stats(self, *, show: bool = True) -> dict[str, dict[str, float]]:
-        """How long the stages of all calls took, in seconds.
+        """Return the seconds that the stages of all calls took.
 
         Args:
             show: Print it as a table.

@@ -1,18 +1,15 @@
-"""How long things took: running figures, whatever their number."""
+"""Running figures of durations, in constant memory."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from math import inf, sqrt
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(slots=True)
 class _Figures:
-    """Of one stage. Mean and deviation by the method of Welford, which keeps no list."""
+    """The statistics of one stage. Mean and deviation are computed by Welford's method, without a list."""
 
     count: int = 0
     total: float = 0.0
@@ -39,7 +36,7 @@ class _Figures:
 
 
 class PerfStats:
-    """Figures for each stage of something that is done again and again.
+    """Running statistics for each stage of repeated calls.
 
     Example:
         >>> stats = PerfStats()
@@ -53,12 +50,12 @@ class PerfStats:
         self._stages: dict[str, _Figures] = {}
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """Note how long the stages took, once."""
+        """Add the durations of the stages of one call."""
         for stage, took in seconds.items():
             self._stages.setdefault(stage, _Figures()).add(took)
 
     def as_dict(self) -> dict[str, dict[str, float]]:
-        """The figures, stage by stage."""
+        """Return the figures, stage by stage."""
         all_seconds = sum(figures.total for figures in self._stages.values())
         return {stage: figures.as_dict(all_seconds) for stage, figures in self._stages.items()}
 

@@ -1,28 +1,24 @@
-"""The prompts of a contract: the question, and the same with what was wrong."""
+"""The prompts of a contract: the question, and the question with the failures."""
 
 from __future__ import annotations
 
 import json
 import logging
+import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
-from tenacity import AsyncRetrying, RetryCallState, wait_exponential, wait_random
 
-from streamval.contracts.terms import as_json
+from streamval.backends.base import GenerationRequest
+from streamval.contracts.terms import RetryParams, as_json
+from streamval.events import Stage
 from streamval.pipeline.repair import Repair
+from streamval.structured.schema import Schema
 from streamval.types.context import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamval.backends.base import GenerationRequest
-    from streamval.contracts.terms import RetryParams
-    from streamval.events import Stage
-    from streamval.structured.schema import Schema
-    from streamval.types.results import Failure
+from streamval.types.results import Failure
 
 logger = logging.getLogger("streamval.contracts")
 
@@ -43,7 +39,7 @@ _NAME = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 def _filled_in(prompt: str, given: object) -> str:
-    """The prompt with the input's fields in place of their names; other braces stay as they are."""
+    """Return the prompt with the input's fields in place of their names. Other braces stay."""
     if not isinstance(given, BaseModel):
         return prompt
     values = {name: str(value) for name, value in given}
@@ -51,7 +47,7 @@ def _filled_in(prompt: str, given: object) -> str:
 
 
 class Question(NamedTuple):
-    """What the model is asked."""
+    """A question to the model."""
 
     prompt: str
     input: Any
@@ -59,7 +55,7 @@ class Question(NamedTuple):
     stage: Stage
 
     def asked(self, errors: Sequence[str]) -> str:
-        """The prompt, given what was wrong so far."""
+        """Return the prompt with the failures so far."""
         prompt = _filled_in(self.prompt, self.input)
         complaint = "".join(f"\n- {error}" for error in errors)
         if complaint and self.stage == "pre":
@@ -77,7 +73,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class Remedy(Repair):
-    """Asks again after a pause, with what was wrong with the last answer, or with all answers."""
+    """Asks again after a pause, with the failures of the last answer, or of all answers."""
 
     question: Question = field(kw_only=True)
     errors: tuple[str, ...] = field(kw_only=True)
@@ -93,8 +89,7 @@ class Remedy(Repair):
         failures: Sequence[Failure],
         text: str,
     ) -> tuple[Message, ...]:
-        """The question once more, with what was wrong."""
-        del first, last, text
+        """Return the question with the failures."""
         if not self.accumulates:
             self.known.clear()
         elif not self.known:
@@ -105,11 +100,9 @@ class Remedy(Repair):
         return (Message("user", asked),)
 
     def pause(self, attempt: int) -> float:
-        """Ever longer, up to a limit, and a little by chance."""
+        """Return an exponential backoff up to a limit, with jitter."""
         params = self.params
-        wait = wait_exponential(
-            multiplier=params["delay"], max=params["max_delay"], exp_base=params["backoff"]
-        ) + wait_random(0, params["jitter"] * params["delay"])
-        state = RetryCallState(AsyncRetrying(), None, (), {})
-        state.attempt_number = attempt - 1
-        return wait(state)
+        backoff = params["delay"] * params["backoff"] ** (attempt - 2)
+        return min(backoff, params["max_delay"]) + random.uniform(  # noqa: S311  no secret
+            0, params["jitter"] * params["delay"]
+        )

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import inspect
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    NamedTuple,
-    Protocol,
-    TypedDict,
-    TypeVar,
-    get_type_hints,
-)
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
 from pydantic_core import to_json
 
+from streamval.backends.base import Backend
 from streamval.backends.default import as_backend
+from streamval.contracts.perf import PerfStats
 from streamval.errors import UsageError
-from streamval.structured.places import complaint_of, name_of
+from streamval.pipeline.subscribers import Sink
+from streamval.structured.allowed import first_error, name_of
 from streamval.structured.schema import Schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from streamval.backends.base import Backend
-    from streamval.contracts.perf import PerfStats
-    from streamval.pipeline.subscribers import Sink
 
 T = TypeVar("T")
 
 
 class Owner(Protocol):
-    """What the terms and a call need to know of an instance of `Expression`."""
+    """The part of `Expression` that `Contract` and `Call` use."""
 
     backend: Backend | str | None
     sinks: tuple[Sink, ...]
@@ -52,7 +41,7 @@ class Stages(NamedTuple):
 
 
 def as_json(value: Any) -> str:
-    """A value as JSON; what JSON cannot say, as Python shows it.
+    """Return a value as JSON, with `repr` for values that JSON cannot represent.
 
     Example:
         >>> as_json({"n": 1, "what": 1j})
@@ -85,34 +74,34 @@ class Typed(Generic[T]):
         self.schema: Schema[BaseModel] = Schema(model)
 
     def complaint(self, value: Any) -> str | None:
-        """Why a value is not of the type; `None` if it is."""
+        """Return why a value is not of the type; `None` if it is."""
         if not self._native and not isinstance(value, self.schema.type):
             return f"it is of type {name_of(type(value))}"
         try:
             self._checks.validate_python(value, strict=True)
         except ValidationError as error:
-            return complaint_of(error, "$")
+            return first_error(error, "$")
         except Exception as error:  # a validator of the type's own
             return f"{type(error).__name__}: {error}"
         return None
 
     def value_of(self, instance: BaseModel) -> T:
-        """An instance of the model as the user sees it."""
+        """Return the user's value from an instance of the model."""
         value: T = instance.value if self._native else instance  # type: ignore[attr-defined, assignment]
         return value
 
 
 class RetryParams(TypedDict, total=False):
-    """How remedies are tried; what is left out is as in `DEFAULT_RETRY_PARAMS`.
+    """How remedies are tried; missing values are those of `DEFAULT_RETRY_PARAMS`.
 
     Attributes:
         tries: Remedies at most, after the first answer.
         delay: Seconds before the first one.
         max_delay: Seconds at most.
-        jitter: Part of `delay` by which a pause is longer at most, drawn at random.
-        backoff: By how much each pause is longer than the one before.
-        graceful: Keep the exception of a contract that failed to yourself, and let `forward`
-            return what it likes.
+        jitter: A random part of `delay`, up to this factor, is added to each pause.
+        backoff: The factor by which each pause is longer than the previous pause.
+        graceful: Do not store the exception of a failed contract, and do not check the type that `forward`
+            returns.
     """
 
     tries: int
@@ -133,44 +122,33 @@ DEFAULT_RETRY_PARAMS: RetryParams = {
 }
 
 
-class Contract:
-    """What `contract` makes of a class: its stages, their types, and how remedies are tried."""
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The arguments of `contract`; see there."""
 
-    def __init__(
-        self,
-        cls: type[Any],
-        *,
-        pre_remedy: bool,
-        post_remedy: bool,
-        accumulate_errors: bool,
-        verbose: bool,
-        params: RetryParams,
-        backend: Backend | str | None,
-    ) -> None:
+    pre_remedy: bool
+    post_remedy: bool
+    accumulate_errors: bool
+    verbose: bool
+    params: RetryParams
+    backend: Backend | str | None
+
+
+class Contract:
+    """The contract of a class: its stages, their types, and its terms."""
+
+    def __init__(self, cls: type[Any], terms: Terms) -> None:
         if not hasattr(cls, "prompt"):
-            message = f"{cls.__name__} needs a prompt: a property that says what the model is to do"
-            raise UsageError(message)
+            raise UsageError(
+                f"{cls.__name__} needs a prompt: a property that says what the model is to do"
+            )
         self._cls = cls
-        self._terms: dict[str, Any] = {
-            "pre_remedy": pre_remedy,
-            "post_remedy": post_remedy,
-            "accumulate_errors": accumulate_errors,
-            "verbose": verbose,
-            "params": params,
-            "backend": backend,
-        }
-        self.pre_remedy = pre_remedy
-        self.post_remedy = post_remedy
-        self.accumulate_errors = accumulate_errors
-        self.verbose = verbose
-        self.params = params
-        self._backend = backend
+        self.terms = terms
         self._made_backend: Backend | None = None
         self.forward = cls.forward
         for name in ("pre", "act", "post", "forward"):
             if isinstance(inspect.getattr_static(cls, name, None), (staticmethod, classmethod)):
-                message = f"{cls.__name__}.{name} must be a plain method, with self"
-                raise UsageError(message)
+                raise UsageError(f"{cls.__name__}.{name} must be a plain method, with self")
         self.stages = Stages(
             pre=getattr(cls, "pre", None),
             act=getattr(cls, "act", None),
@@ -188,24 +166,24 @@ class Contract:
             self.act_output = Typed(_returned(act, _types_of(act, cls), cls))
 
     def of(self, cls: type[Any]) -> Contract:
-        """The contract of a class that inherits from the contracted one: the same terms."""
+        """Return the contract of a class that inherits from the contracted one: the same terms."""
         if cls is self._cls:
             return self
         if "_contract" not in vars(cls):
-            cls._contract = Contract(cls, **self._terms)
+            cls._contract = Contract(cls, self.terms)
         inherited: Contract = cls._contract
         return inherited
 
     def backend_for(self, owner: Owner) -> Backend:
-        """Who speaks for an instance."""
+        """Return the backend of an instance."""
         if owner.backend is not None:
             return as_backend(owner.backend)
         if self._made_backend is None:
-            self._made_backend = as_backend(self._backend)
+            self._made_backend = as_backend(self.terms.backend)
         return self._made_backend
 
     def options(self, others: Mapping[str, Any]) -> dict[str, Any]:
-        """Of the other arguments, those that neither `act` nor `forward` takes: the engine's."""
+        """Return the arguments that neither `act` nor `forward` accepts: options of the engine."""
         takers = [self.forward] + ([self.stages.act] if self.stages.act else [])
         return {
             name: value
@@ -223,26 +201,26 @@ class Contract:
         )
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """The input, wherever it was given, and the other arguments."""
+        """Return the input, positional or by keyword, and the other arguments."""
         if len(args) > 1:
-            message = f"a contract takes one input, and other arguments by name, not {len(args)}"
-            raise UsageError(message)
+            raise UsageError(
+                f"a contract takes one input, and other arguments by name, not {len(args)}"
+            )
         given = [name for name in dict.fromkeys((self.parameter, "input")) if name in kwargs]
         given = [name for name in given if name == self.parameter or not self._takes_input]
         if len(args) + len(given) > 1:
             by = " and ".join([*(["by position"] if args else []), *(f"as {n!r}" for n in given)])
-            message = f"the input was given twice, {by}"
-            raise UsageError(message)
+            raise UsageError(f"the input was given twice, {by}")
         if "prompt" in self.options(kwargs):
-            message = "a contract has a prompt of its own: what changes belongs into the input"
-            raise UsageError(message)
+            raise UsageError(
+                "a contract has a prompt of its own: put everything that changes into the input"
+            )
         if args:
             return args[0], kwargs
         for name in (self.parameter, "input"):
             if name in kwargs:
                 return kwargs.pop(name), kwargs
-        message = f"there is no input: give it first, or as {self.parameter}= or input="
-        raise UsageError(message)
+        raise UsageError(f"there is no input: give it first, or as {self.parameter}= or input=")
 
 
 def _takes(method: Callable[..., Any], name: str) -> bool:
@@ -253,7 +231,7 @@ def _takes(method: Callable[..., Any], name: str) -> bool:
 
 
 class _Types(NamedTuple):
-    """What a method says of its types.
+    """The types in the signature of a method.
 
     Attributes:
         parameter: The name of its first parameter.
@@ -271,30 +249,28 @@ def _types_of(method: Callable[..., Any], cls: type) -> _Types:
         inspect.Parameter.POSITIONAL_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
     ):
-        message = f"{where} needs a parameter for the input, after self"
-        raise UsageError(message)
+        raise UsageError(f"{where} needs a parameter for the input, after self")
     try:
         hints = get_type_hints(method, include_extras=True)
     except NameError as error:
-        message = f"{where} has a type that is not known here: {error}"
-        raise UsageError(message) from None
+        raise UsageError(f"{where} has a type that is not known here: {error}") from None
     return _Types(parameters[0].name, hints)
 
 
 def _input_type(methods: list[_Types], cls: type) -> Any:
-    """The type that the first of the methods to name one gives the input."""
+    """Return the type of the input, from the first method that annotates it."""
     for parameter, hints in methods:
         if parameter in hints:
             return hints[parameter]
-    message = (
+    raise UsageError(
         f"{cls.__name__} needs a type for its input: annotate the first parameter of pre, act or "
         "forward"
     )
-    raise UsageError(message)
 
 
 def _returned(method: Callable[..., Any], types: _Types, cls: type) -> Any:
     if "return" not in types.hints:
-        message = f"{cls.__name__}.{method.__name__} needs a return type: it says what is asked for"
-        raise UsageError(message)
+        raise UsageError(
+            f"{cls.__name__}.{method.__name__} needs a return type: it says what is asked for"
+        )
     return types.hints["return"]

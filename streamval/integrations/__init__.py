@@ -1,1 +1,1 @@
-"""Good neighbours: pipelines as the models of other libraries. Each module needs its library."""
+"""Integrations: pipelines as models of other libraries. Each module needs its library."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
@@ -13,19 +15,9 @@ from pydantic import ConfigDict
 
 from streamval.aio.blocking import wait_for
 from streamval.errors import UsageError
-from streamval.events import ChunkEvent, CompletedEvent, RetryEvent, StreamingDoneEvent
-from streamval.pipeline.pipeline import Pipeline  # noqa: TC001  pydantic reads the annotation
+from streamval.events import ChunkEvent, CompletedEvent, Event, RetryEvent, StreamingDoneEvent
+from streamval.pipeline.pipeline import Pipeline
 from streamval.types.context import Message
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from langchain_core.callbacks import (
-        AsyncCallbackManagerForLLMRun,
-        CallbackManagerForLLMRun,
-    )
-
-    from streamval.events import Event
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 
@@ -33,13 +25,13 @@ _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 class JudgedChatModel(BaseChatModel):
     """A chat model that streams only chunks that have been judged.
 
-    Metadata says what a repair takes back, as LangChain has no way to take text back: the
+    Metadata reports the text that a repair takes back, as LangChain has no way to do so: the
     `response_metadata` of a message without text has ``{"streamval": [{"type": "retry", "keep_chunks":
     …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``. A
-    run that is not valid gives what was good, with the `finish_reason` ``"content_filter"``.
+    run that is not valid gives its valid part, with the `finish_reason` ``"content_filter"``.
 
     Attributes:
-        pipeline: Who speaks, and who judges.
+        pipeline: The pipeline.
 
     Example:
         >>> from streamval import Pipeline, ScriptedBackend
@@ -81,8 +73,7 @@ class JudgedChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        """The text that stands in the end, and not what was taken back."""
-        del run_manager
+        """Return the text that stands in the end, without text that was taken back."""
         options = {**kwargs, "stop": stop} if stop else kwargs
         result = await self.pipeline.run([_as_message(m) for m in messages], **options)
         failures = [str(failure) for failure in result.failures]
@@ -104,19 +95,19 @@ class JudgedChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        del run_manager
         return wait_for(lambda: self._agenerate(messages, stop, **kwargs))
 
 
 def _as_message(message: BaseMessage) -> Message:
     if message.type not in _ROLES:
-        text = f"a pipeline takes messages of human, ai and system, not of {message.type!r}"
-        raise UsageError(text)
+        raise UsageError(
+            f"a pipeline takes messages of human, ai and system, not of {message.type!r}"
+        )
     return Message(_ROLES[message.type], message.text)  # type: ignore[arg-type]
 
 
 def _as_chunk(event: Event, ends: list[int]) -> ChatGenerationChunk | None:
-    """What of an event a chat model says: text, or metadata; `None` for most."""
+    """Return an event as a chunk of a chat model, text or metadata; `None` for most."""
     text, told, usage = "", None, None
     metadata: dict[str, Any] = {}
     match event:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -15,35 +15,27 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from streamval.errors import StreamvalError, UsageError
+from streamval.errors import NotValidError, UsageError
 from streamval.events import ChunkEvent, RetryEvent
+from streamval.pipeline.pipeline import Pipeline
 from streamval.types.context import Message
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from streamval.pipeline.pipeline import Pipeline
-
-
-class NotValidError(StreamvalError):
-    """The output was not valid after all attempts, or was taken back while it was streamed."""
 
 
 def judged_model(pipeline: Pipeline) -> FunctionModel:
-    """A pipeline as a model of Pydantic AI, whose agents get text that has been judged.
+    """Return a pipeline as a model of Pydantic AI, whose agents get text that has been judged.
 
     An agent takes nothing back: a run that is not valid in the end raises, and so does a repair that
     restarts after text was streamed. Tools are not passed on.
 
     Args:
-        pipeline: Who speaks, and who judges.
+        pipeline: The pipeline.
 
     Returns:
         The model, for ``Agent(judged_model(pipeline))``.
 
     Raises:
-        NotValidError: By the agent, as said.
-        UsageError: By the agent, if it has tools, or a message is no text.
+        NotValidError: Raised by the agent, if no attempt was valid.
+        UsageError: Raised by the agent, if it has tools, or no message has text.
 
     Example:
         >>> from pydantic_ai import Agent
@@ -72,8 +64,7 @@ def judged_model(pipeline: Pipeline) -> FunctionModel:
                     yield text if chunks else text.lstrip()
                     chunks += 1
                 elif isinstance(event, RetryEvent) and event.keep_chunks < chunks:
-                    message = f"text that was streamed no longer stands: {event.reason}"
-                    raise NotValidError(message)
+                    raise NotValidError(f"text that was streamed no longer stands: {event.reason}")
             result = await run
             if not result.success:
                 raise NotValidError("; ".join(str(failure) for failure in result.failures))
@@ -83,8 +74,7 @@ def judged_model(pipeline: Pipeline) -> FunctionModel:
 
 def _as_messages(messages: list[ModelMessage], info: AgentInfo) -> list[Message]:
     if info.function_tools:
-        message = "a judged model passes no tools on; give the agent another model for them"
-        raise UsageError(message)
+        raise UsageError("a judged model passes no tools on; give the agent another model for them")
     found: list[Message] = []
     if info.instructions:
         found.append(Message("system", info.instructions))

@@ -1,4 +1,4 @@
-"""The pipeline and its runs: settings, attempts, repair, events, subscribers, what was delivered.
+"""The pipeline and its runs: settings, attempts, repair, events, subscribers, delivered output.
 
 In the order to read them: `pipeline` (what a user writes), `settings` (the same, checked and
 frozen), `run` (attempts, events, and who drives them), `attempt` (one generation, as one chain of

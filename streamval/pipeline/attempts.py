@@ -1,38 +1,47 @@
-"""The attempts of one run: what is kept and what is thrown away between them."""
+"""The attempts of one run, and the repairs between them.
+
+After a failed attempt there are two ways. Either the next one continues: the delivered chunks stay,
+the request has them as its prefix, and the lanes resume from their checkpoint after the last of them.
+Or it restarts: then everything is cleared, in this order, because a RetryEvent says how many chunks
+still stand: the delivered output, the ledger's standing tokens, the checkpoints.
+
+`request` has the only counter of attempts. It is raised before the RetryEvent is emitted, as that
+belongs to the attempt that starts. A repair may be the user's, so its own number is not used.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
+from reactivex.abc import SchedulerBase
+
+from streamval.aio.gate import Gate
+from streamval.backends.base import GenerationRequest
 from streamval.bridge import Subscription
 from streamval.events import ChunkEvent, PartialObjectEvent, RetryEvent
 from streamval.pipeline.attempt import Attempt
 from streamval.pipeline.delivered import Delivered
+from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.ledger import Ledger
+from streamval.pipeline.settings import Settings
 from streamval.types.audio import AudioChunk
+from streamval.types.chunks import Chunk
 from streamval.validation.checkpoints import Checkpoints
-
-if TYPE_CHECKING:
-    from reactivex.abc import SchedulerBase
-
-    from streamval.aio.gate import Gate
-    from streamval.backends.base import GenerationRequest
-    from streamval.pipeline.emitter import Emitter
-    from streamval.pipeline.settings import Settings
-    from streamval.types.chunks import Chunk
 
 
 class Attempts:
     """Generates until an attempt succeeds, and repairs in between.
 
     Args:
-        settings: Who speaks, who judges, and what follows a failure.
-        request: What the backend is asked first.
+        settings: The settings of the pipeline.
+        request: The first request to the backend.
         emitter: Publishes events.
         gate: Paused while a subscriber cannot keep up.
 
     Attributes:
+        request: The request of the current attempt, with its number.
         delivered: The output that stands so far.
         ledger: The attempts so far, and their tokens.
         cancelled: Whether the run was cancelled.
@@ -47,54 +56,55 @@ class Attempts:
         self.ledger = Ledger()
         self.cancelled = False
         self._settings = settings
-        self._first_request = request
+        self.request = self._first_request = replace(request, attempt=1)
         self._emitter = emitter
         self._gate = gate
         self._subscription: Subscription | None = None
 
     def cancel(self) -> None:
-        """Read nothing more, and deliver nothing more."""
+        """Stop reading and delivering."""
         self.cancelled = True
         if self._subscription is not None:
             self._subscription.dispose()
 
     async def run(self) -> bool:
-        """Attempt after attempt, until one succeeds or the budget is spent.
+        """Generate until an attempt succeeds or the budget is spent.
 
         Returns:
-            Whether the last one succeeded.
+            Whether the last attempt succeeded.
 
         Raises:
-            BaseException: What a backend, chunker or validator raises.
+            BaseException: Any exception of a backend, chunker or validator.
         """
         retry, backend = self._settings.retry, self._settings.backend
         continues = retry is not None and retry.continues(supports_prefix=backend.supports_prefix)
         checkpoints = Checkpoints() if continues else None
-        request, index, kept_tokens = self._first_request, 0, 0
+        index = kept_tokens = 0
         while True:
-            attempt = await self._generate(request, index, checkpoints)
+            attempt = await self._generate(index, checkpoints)
             if not attempt.failures:
                 # An operator such as `take` may end the stream before the final validation.
                 return attempt.ended_naturally
-            if retry is None or self._emitter.attempt >= retry.loop_budget:
+            if retry is None or self.request.attempt >= retry.loop_budget:
                 return False
-            prefix = None
-            index = 0
+            written, prefix = attempt.written, None
             if checkpoints is not None and attempt.may_continue:
-                prefix, index = attempt.text[: attempt.released_to], attempt.next_index
-                kept_tokens += attempt.standing_tokens
-                self.ledger.keep(attempt.released_to)
+                prefix, index = written.text[: written.released_to], written.next_index
+                kept_tokens += written.released_tokens
+                self.ledger.keep(written.released_to)
                 checkpoints.rewind()
             else:
-                # Nothing of what was delivered stands.
+                # A restart: no delivered chunk stands.
+                index = kept_tokens = 0
                 self.delivered.clear()
                 self.ledger.discard()
-                kept_tokens = 0
                 if checkpoints is not None:
                     checkpoints.reset()
-            self._emitter.attempt += 1
+            number = self.request.attempt + 1
+            self.request = replace(self.request, attempt=number)
             self._emitter.emit(
                 RetryEvent,
+                self.request.attempt,
                 reason="; ".join(str(failure) for failure in attempt.failures),
                 failures=attempt.failures,
                 mode="restart" if prefix is None else "ask" if retry.mode == "ask" else "continue",
@@ -105,21 +115,21 @@ class Attempts:
                 return False
             request = retry.request(
                 self._first_request,
-                request,
+                attempt.request,
                 attempt.failures,
                 prefix=prefix,
                 kept_tokens=kept_tokens,
-                text=attempt.text if isinstance(attempt.text, str) else "",
+                text=written.text if isinstance(written.text, str) else "",
             )
-            if (pause := retry.pause(self._emitter.attempt)) > 0:
+            self.request = replace(request, attempt=number)
+            if (pause := retry.pause(self.request.attempt)) > 0:
                 await asyncio.sleep(pause)
 
-    async def _generate(
-        self, request: GenerationRequest, index: int, checkpoints: Checkpoints | None
-    ) -> Attempt:
+    async def _generate(self, index: int, checkpoints: Checkpoints | None) -> Attempt:
+        """Make the next attempt, of the current request, and wait until it has ended."""
         attempt = Attempt(
             self._settings,
-            request,
+            self.request,
             self._emitter,
             index=index,
             checkpoints=checkpoints,
@@ -137,13 +147,13 @@ class Attempts:
                     await subscription.completed()
         finally:
             self._subscription = None
-            attempt.ended()
+            attempt.drop_emitter()
             self.ledger.ended(loop.time() - began)
-        attempt.check_shared_state()
+        attempt.warn_of_shared_state()
         return attempt
 
     def _scheduler(self, loop: asyncio.AbstractEventLoop) -> SchedulerBase | None:
-        """For the user's operators: without one, a timer of reactivex fires on another thread."""
+        """Return a scheduler for the user's operators: without one, timers fire on another thread."""
         if not self._settings.has_operators:
             return None
         from reactivex.scheduler.eventloop import AsyncIOScheduler  # only where used
@@ -151,19 +161,24 @@ class Attempts:
         return AsyncIOScheduler(loop)
 
     def _deliver(self, chunk: Chunk) -> None:
-        """A chunk came through: it stands, and subscribers get it."""
+        """Keep a chunk as output that stands, and emit it."""
         self.delivered.add(chunk)
         if self._emitter.listening:
             self._emit_chunk(chunk)
         if self._settings.schema is not None:
             for path, value in self.delivered.values(chunk):
-                self._emitter.emit(PartialObjectEvent, path=path, value=value)
+                self._emitter.emit(PartialObjectEvent, self.request.attempt, path=path, value=value)
 
     def _emit_chunk(self, chunk: Chunk) -> None:
         if isinstance(chunk, AudioChunk):
-            said: dict[str, Any] = {"text": "", "separator": "", "audio": chunk.text}
+            content: dict[str, Any] = {"text": "", "separator": "", "audio": chunk.text}
         else:
-            said = {"text": chunk.text, "separator": chunk.separator}
+            content = {"text": chunk.text, "separator": chunk.separator}
         self._emitter.emit(
-            ChunkEvent, chunk_index=chunk.index, start=chunk.start, end=chunk.end, **said
+            ChunkEvent,
+            self.request.attempt,
+            chunk_index=chunk.index,
+            start=chunk.start,
+            end=chunk.end,
+            **content,
         )

@@ -1,25 +1,23 @@
-"""What a run has delivered: text or sound, and for a `format` the values in it."""
+"""The delivered output of a run: text or sound, and for a `format` the values in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamval.errors import DeltaTypeError
+from streamval.requirements.schema import MatchesSchema
+from streamval.structured.schema import Schema
 from streamval.structured.values import ValueReader
+from streamval.types.chunks import Chunk
 from streamval.types.transcript import Transcript
-
-if TYPE_CHECKING:
-    from streamval.requirements.schema import MatchesSchema
-    from streamval.structured.schema import Schema
-    from streamval.types.chunks import Chunk
 
 
 class Delivered:
     """The output that stands so far.
 
     Args:
-        nothing: No text, or no bytes.
-        schema: What the output is to become an instance of, if anything.
+        nothing: The empty text, or the empty bytes of sound.
+        schema: The type that the output is parsed as, if any.
         rewritten: Whether a user's operators may have changed the chunks.
 
     Attributes:
@@ -36,23 +34,22 @@ class Delivered:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing stands."""
+        """Drop everything: no output stands."""
         self.chunks = 0
         self._raw: Transcript[Any] = Transcript(self._nothing)
         self._values = None if self._schema is None else ValueReader(self._schema.root)
 
     def add(self, chunk: Chunk) -> None:
-        """A chunk is delivered.
+        """Add a delivered chunk.
 
         Raises:
-            DeltaTypeError: If an operator has made something else of its text.
+            DeltaTypeError: If an operator has changed the type of its text.
         """
         if type(chunk.text) is not self._kind:
-            message = (
+            raise DeltaTypeError(
                 f"chunk_operators gave a chunk whose text is {type(chunk.text).__name__}; it must "
                 f"stay {self._kind.__name__}"
             )
-            raise DeltaTypeError(message)
         self.chunks += 1
         raw = self._raw
         if chunk.separator:
@@ -61,7 +58,7 @@ class Delivered:
         raw.compact()
 
     def values(self, chunk: Chunk) -> list[tuple[str, Any]]:
-        """Paths and values that a chunk has completed."""
+        """Return the paths and values that a chunk completes."""
         if self._values is None:
             return []
         reading = None if self._rewritten else getattr(chunk, "reading", None)
@@ -71,20 +68,20 @@ class Delivered:
 
     @property
     def raw(self) -> str | bytes:
-        """All of it."""
+        """The whole output."""
         raw: str | bytes = self._raw.getvalue()
         return raw
 
     @property
     def text(self) -> str:
-        """All of it, if it is text."""
+        """The whole output, if it is text."""
         return self.raw if isinstance(self.raw, str) else ""
 
     def parsed(self, judge: MatchesSchema | None) -> Any:
-        """The instance that it is, or `None`.
+        """Return the output as an instance of the schema's type, or `None`.
 
         Args:
-            judge: Who judged the output by the schema, and may have made the instance.
+            judge: The clone that judged the output by the schema, and may have made the instance.
         """
         if self._schema is None:
             return None

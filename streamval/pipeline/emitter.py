@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from streamval.events import maker
-
-if TYPE_CHECKING:
-    from streamval.events import BaseEvent
-    from streamval.pipeline.subscribers import Subscribers
+from streamval.events import BaseEvent, maker
+from streamval.pipeline.subscribers import Subscribers
 
 
 class Emitter:
-    """Makes events with the run's id and the number of the attempt.
+    """Makes events with the run's id.
 
     Args:
-        subscribers: Who gets the events.
+        subscribers: The receivers of the events.
         run_id: The same for all events.
-
-    Attributes:
-        attempt: The attempt that is running, from 1.
     """
 
-    __slots__ = ("_run_id", "_subscribers", "attempt")
+    __slots__ = ("_run_id", "_subscribers")
 
     def __init__(self, subscribers: Subscribers, run_id: str) -> None:
         self._subscribers = subscribers
         self._run_id = run_id
-        self.attempt = 1
 
     @property
     def listening(self) -> bool:
         """Whether there has ever been a subscriber. Ask before making fields for every chunk."""
         return self._subscribers.listening
 
-    def emit(self, event: type[BaseEvent], /, **fields: Any) -> None:
-        """Make an event of a class and its fields, and publish it, if there is a subscriber."""
+    def emit(self, event: type[BaseEvent], attempt: int, /, **fields: Any) -> None:
+        """Make an event and publish it, if there is a subscriber.
+
+        Args:
+            event: Its class.
+            attempt: The attempt that it belongs to, from 1.
+            **fields: Its other fields.
+        """
         if self._subscribers.listening:
             fields["run_id"] = self._run_id
-            fields["attempt"] = self.attempt
+            fields["attempt"] = attempt
             self._subscribers.publish(maker(event)(fields))

@@ -1,15 +1,13 @@
-"""The ledger of a run: its attempts, and what became of their tokens."""
+"""The ledger of a run: its attempts and their tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamval.pipeline.attempt import Attempt
+from streamval.requirements.schema import MatchesSchema
 from streamval.types.results import AttemptResult, StreamResult, Usage
-
-if TYPE_CHECKING:
-    from streamval.pipeline.attempt import Attempt
-    from streamval.requirements.schema import MatchesSchema
 
 
 class Ledger:
@@ -22,24 +20,24 @@ class Ledger:
         return len(self._entries)
 
     def add(self, attempt: Attempt) -> None:
-        """An attempt begins."""
+        """Add an attempt, which begins."""
         self._entries.append(_Entry(attempt))
 
     def ended(self, seconds: float) -> None:
-        """The last attempt has ended, after so long."""
+        """Note the duration of the last attempt, which has ended."""
         self._entries[-1].seconds = seconds
 
     def keep(self, offset: int) -> None:
-        """The next attempt goes on from this offset of the last one's text."""
+        """Note that the next attempt continues from this offset of the last one's text."""
         self._entries[-1].kept = offset
 
     def discard(self) -> None:
-        """A restart: nothing of the attempts so far stands."""
+        """Note a restart: no text of the attempts so far stands."""
         for entry in self._entries:
             entry.discarded = True
 
     def usage(self, *, success: bool) -> Usage:
-        """Tokens of all attempts together.
+        """Return the tokens of all attempts together.
 
         Args:
             success: Whether the run succeeds: then the tokens of its last attempt all stand.
@@ -51,9 +49,9 @@ class Ledger:
         return total
 
     @property
-    def schema_judge(self) -> MatchesSchema | None:
-        """Who judged the last attempt by a schema, if there is one."""
-        return self._entries[-1].attempt.schema_judge if self._entries else None
+    def schema_requirement(self) -> MatchesSchema | None:
+        """The clone that judged the last attempt by a schema, if there is one."""
+        return self._entries[-1].attempt.schema_requirement if self._entries else None
 
     @property
     def closed_at(self) -> float | None:
@@ -61,11 +59,11 @@ class Ledger:
         return self._entries[-1].attempt.closed_at if self._entries else None
 
     def result(self, output: str | bytes, parsed: Any, *, success: bool) -> StreamResult:
-        """The result of the run.
+        """Return the result of the run.
 
         Args:
             output: The text or sound that stands.
-            parsed: The instance that it is, if it is one.
+            parsed: The output as an instance of the pipeline's `format`, or `None`.
             success: Whether the run succeeds.
         """
         last = self._entries[-1].attempt if self._entries else None
@@ -77,7 +75,7 @@ class Ledger:
             failures=last.failures if last else (),
             validations=last.validations if last else (),
             usage=self.usage(success=success),
-            finish_reason=last.known.finish_reason if last else None,
+            finish_reason=last.reader.known.finish_reason if last else None,
         )
 
 
@@ -88,8 +86,8 @@ class _Entry:
     Attributes:
         attempt: The attempt.
         seconds: How long it took, once it is over.
-        discarded: Whether a restart has thrown all of it away.
-        kept: From which offset of its text the next one goes on.
+        discarded: Whether a restart has discarded its text.
+        kept: The offset in its text from which the next attempt continues.
     """
 
     attempt: Attempt
@@ -98,11 +96,11 @@ class _Entry:
     kept: int = 0
 
     def usage(self, *, success: bool) -> Usage:
-        """Its tokens, and how many of them do not stand in the text."""
-        usage = self.attempt.usage
+        """Return its tokens, with the number of those that do not stand."""
+        usage = self.attempt.reader.usage
         if success and not self.attempt.failures:
             return usage
-        standing = 0 if self.discarded else self.attempt.standing_tokens
+        standing = 0 if self.discarded else self.attempt.written.released_tokens
         standing = min(standing, usage.completion_tokens)
         discarded = usage.completion_tokens - standing
         return replace(usage, discarded_tokens=discarded, reused_tokens=standing)
@@ -110,16 +108,16 @@ class _Entry:
     def result(self, *, success: bool) -> AttemptResult:
         attempt = self.attempt
         return AttemptResult(
-            **_as_fields(attempt.text),
+            **_as_fields(attempt.written.text),
             failures=attempt.failures,
             validations=attempt.validations,
             usage=self.usage(success=success),
             seconds=self.seconds,
-            finish_reason=attempt.known.finish_reason,
+            finish_reason=attempt.reader.known.finish_reason,
             kept=self.kept,
         )
 
 
 def _as_fields(output: str | bytes) -> dict[str, Any]:
-    """The fields of a result for text, or for sound."""
+    """Return the fields of a result for text, or for sound."""
     return {"text": output} if isinstance(output, str) else {"text": "", "audio": output}

@@ -1,13 +1,10 @@
-"""All runs of a pipeline that run at the same time belong to one event loop."""
+"""Keeps the concurrent runs of a pipeline on one event loop."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
 
 from streamval.errors import RunError
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class OneLoop:
@@ -29,20 +26,19 @@ class OneLoop:
         self._active = 0
 
     def enter(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A run begins on this loop.
+        """Count a run that begins on this loop.
 
         Raises:
-            RunError: If others are still running on another loop.
+            RunError: If other runs are still active on another loop.
         """
         if self._active and self._loop is not loop:
-            message = (
+            raise RunError(
                 "this pipeline has runs on another event loop; a backend's connections belong to "
                 "one loop, so make a pipeline for each"
             )
-            raise RunError(message)
         self._loop = loop
         self._active += 1
 
     def leave(self) -> None:
-        """A run has ended."""
+        """Count a run that has ended."""
         self._active -= 1

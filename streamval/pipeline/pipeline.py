@@ -1,46 +1,45 @@
-"""`Pipeline`: who speaks, who judges, how the stream is cut, and what follows a failure."""
+"""`Pipeline`: a backend, requirements, a chunking, and a repair."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sized
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+    Sized,
+)
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, overload
 
-from aiostream import stream
+from aiostream import Stream, stream
+from reactivex import Observable
 
 from streamval import bridge
 from streamval.aio.blocking import wait_for
-from streamval.backends.base import as_messages
+from streamval.backends.base import Backend, GenerationRequest, Prompt, as_messages
 from streamval.backends.default import as_backend
 from streamval.backends.options import STALL_TIMEOUT, stall_timeout_of
 from streamval.chunkers.chunking import Chunking, check_chunking, takes_audio
 from streamval.chunkers.json import JSONChunker, JSONDeltaChunker
 from streamval.errors import UsageError
+from streamval.events import Event
 from streamval.pipeline.one_loop import OneLoop
 from streamval.pipeline.repair import Repair
 from streamval.pipeline.run import Run
 from streamval.pipeline.settings import Settings
-from streamval.requirements.base import as_requirements
+from streamval.requirements.base import Requirement, as_requirements
 from streamval.requirements.schema import matches
-from streamval.types.results import Progress, T
-from streamval.types.shown import html_of
+from streamval.structured.schema import Schema
+from streamval.types.chunks import Chunk
+from streamval.types.notebook import html_of
+from streamval.types.results import Progress, StreamResult, T
 from streamval.validation.options import MAX_PENDING_CHUNKS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
-
-    from aiostream import Stream
-    from reactivex import Observable
-
-    from streamval.backends.base import Backend, GenerationRequest, Prompt
-    from streamval.events import Event
-    from streamval.requirements.base import Requirement
-    from streamval.structured.schema import Schema
-    from streamval.types.chunks import Chunk
-    from streamval.types.results import StreamResult
 
 P = TypeVar("P", bound="Prompt")
 
@@ -54,29 +53,29 @@ class Pipeline(Generic[T]):
            ▲                    │ fail
            └──── cancel ◀───────┘
 
-    A pipeline holds no state of a run: start as many as you like, one after the other or at once,
+    A pipeline holds no state of a run: start any number of runs, one after the other or at once,
     on one event loop at a time.
 
     Args:
-        backend: Who speaks: a `Backend`, or a LiteLLM model name. `None` for `$STREAMVAL_MODEL`,
+        backend: A `Backend`, or a LiteLLM model name. `None` for `$STREAMVAL_MODEL`,
             else the embedded model (`LocalBackend`).
-        requirements: Who judges: `Requirement` objects, and plain strings for a model to judge.
+        requirements: `Requirement` objects, and plain strings for a model to judge.
         chunking: How the stream is cut; see `streamval.operators.chunk`.
-        retry: What follows a failure. `None` for one attempt.
-        max_pending_chunks: With so many chunks waiting for verdicts, the backend is not read.
+        retry: The repair after a failure. `None` for one attempt.
+        max_pending_chunks: The number of chunks waiting for verdicts at which the backend is paused.
         emit_tokens: Send a `TokenEvent` for each raw delta, before any check.
         emit_verdicts: Send a `VerdictEvent` for each lane's verdict on a chunk, as it comes, with the
-            seconds that it took: what `draw` makes its bars of.
+            seconds that it took, which `draw` shows as bars.
         stall_timeout: Seconds without a delta before the run ends with an error; `None` for
             never.
         delta_operators: Your operators on the raw stream, before it is cut. Where one of them ends
             the stream, the text has come to its end, and is judged as a whole.
         chunk_operators: Your operators on chunks, after they are released: a `rewrite`, say. Where
-            one of them ends the stream, nothing is judged as a whole, and the run is no success.
-        validation_backend: Whom requirements ask. By default `backend`, at the endpoint that the
+            one of them ends the stream, nothing is judged as a whole, and the run does not succeed.
+        validation_backend: The backend that requirements ask. By default `backend`, at the endpoint that the
             run's options lead to (`api_base`, `api_key`, headers, …).
-        options: For each generation: `temperature`, `seed`, `max_tokens` and what else the
-            backend knows, over the backend's own.
+        options: For each generation: `temperature`, `seed`, `max_tokens` and other options of the
+            backend. They override the backend's own.
         format: A pydantic model, or any type that pydantic knows, that the output is to be an
             instance of. The backend is asked for its schema where it can do that; it is checked
             anyway, by one more requirement (`requirements.matches`), the last one. Each value
@@ -155,24 +154,24 @@ class Pipeline(Generic[T]):
             chunk_operators=_operators("chunk_operators", chunk_operators),
         )
         if retry is not None and retry.mode == "continue" and not speaker.supports_prefix:
-            message = (
+            raise UsageError(
                 f"{speaker!r} cannot continue a prefix; use Repair(mode='ask') to ask it in words, "
                 "mode='restart', or leave the mode out to continue only where the backend can"
             )
-            raise UsageError(message)
         if retry is not None and retry.mode == "ask" and nothing == b"":
-            message = "Repair(mode='ask') asks in words, and this is a pipeline of sound"
-            raise UsageError(message)
+            raise UsageError(
+                "Repair(mode='ask') asks in words, but this pipeline's output is sound"
+            )
         self._loop = OneLoop()
 
     @property
     def backend(self) -> Backend:
-        """Who speaks."""
+        """The backend that generates."""
         return self._settings.backend
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """Who judges: the originals, which no run touches."""
+        """The original requirements, which no run changes."""
         return self._settings.requirements
 
     @property
@@ -182,22 +181,22 @@ class Pipeline(Generic[T]):
 
     @property
     def retry(self) -> Repair | None:
-        """What follows a failure; `None` for nothing."""
+        """The repair; `None` for one attempt."""
         return self._settings.retry
 
     def start(self, prompt: Prompt, **options: Any) -> Run[T]:
-        """A run, not started yet: drive it with ``async for`` or ``await``.
+        """Return a run, not started yet: drive it with ``async for`` or ``await``.
 
         Args:
             prompt: A text, or a list of messages.
-            **options: For this generation, over the pipeline's: `temperature`, `seed`,
-                `max_tokens` and what else the backend knows; `stall_timeout`, in seconds.
+            **options: For this generation, overriding the pipeline's: `temperature`, `seed`,
+                `max_tokens` and other options of the backend; `stall_timeout`, in seconds.
 
         Returns:
             The run.
 
         Raises:
-            UsageError: If `prompt` is no prompt, or an option cannot work.
+            UsageError: If `prompt` is not a prompt, or an option cannot work.
         """
         settings = self._settings
         timeout, options = stall_timeout_of({**settings.options, **options}, settings.stall_timeout)
@@ -207,10 +206,10 @@ class Pipeline(Generic[T]):
         return self._start(request, settings)
 
     def start_request(self, request: GenerationRequest) -> Run[T]:
-        """A run of a whole request, as backends get it, not started yet.
+        """Return a run for a `GenerationRequest`, not started yet.
 
         Args:
-            request: What the backend is asked. Its `format` gives way to the pipeline's.
+            request: The request to the backend. The pipeline's `format`, if any, replaces the request's.
 
         Returns:
             The run.
@@ -230,15 +229,15 @@ class Pipeline(Generic[T]):
             **options: For this generation, over the pipeline's.
 
         Returns:
-            The result. A failed requirement is in it, not an exception.
+            The result. It reports failed requirements, which raise no exception.
 
         Raises:
-            Exception: What a broken backend, chunker or validator raises.
+            Exception: Any exception of a backend, chunker or validator.
         """
         return await self.start(prompt, **options)
 
     def run_sync(self, prompt: Prompt, **options: Any) -> StreamResult[T]:
-        """`run`, waited for: from a script, or inside a running loop, as in Jupyter.
+        """Run as `run` does, and wait: from a script, or inside a running loop, as in Jupyter.
 
         Example:
             >>> from streamval import ScriptedBackend
@@ -248,7 +247,7 @@ class Pipeline(Generic[T]):
         return wait_for(lambda: self.run(prompt, **options))
 
     def observe(self, prompt: Prompt, **options: Any) -> Observable[Event]:
-        """The events as a cold observable: each subscription is a run.
+        """Return the events as a cold observable: each subscription is a run.
 
         Disposing cancels the run. An exception that ends it arrives at `on_error`, after its
         `ErrorEvent` and `CompletedEvent`.
@@ -288,27 +287,25 @@ class Pipeline(Generic[T]):
         """Run many prompts, several at a time.
 
         Args:
-            prompts: The prompts; read only as fast as runs become free.
+            prompts: The prompts. The next is read only when a run has ended.
             task_limit: How many run at once.
             ordered: Yield results in the order of the prompts, else as they come.
-            return_exceptions: Yield the exception that ends a run as its result, and go on with the
+            return_exceptions: Yield the exception that ends a run as its result, and continue with the
                 others. By default it is raised, and the other runs are cancelled.
-            on_progress: Called as each run ends, in the order in which they do, with how far it has
-                come; `sinks.ProgressBar` shows that.
+            on_progress: Called with the progress when a run ends.
+                `sinks.ProgressBar` shows it.
 
         Yields:
             Each prompt with its result.
 
         Raises:
             UsageError: If `task_limit` is below 1, or `prompts` is a single string.
-            Exception: What a run, or `on_progress`, raises.
+            Exception: Any exception of a run, or of `on_progress`.
         """
         if task_limit < 1:
-            message = f"task_limit must be at least 1, not {task_limit}"
-            raise UsageError(message)
+            raise UsageError(f"task_limit must be at least 1, not {task_limit}")
         if isinstance(prompts, str):
-            message = f"map takes several prompts; write map([{prompts[:40]!r}])"
-            raise UsageError(message)
+            raise UsageError(f"map takes several prompts; write map([{prompts[:40]!r}])")
         total = len(prompts) if isinstance(prompts, Sized) else None
         began, progress = time.monotonic(), Progress(total=total)
 
@@ -330,10 +327,7 @@ class Pipeline(Generic[T]):
         cancelled_before = me.cancelling() if me else 0
         asked: Stream[P] = stream.iterate(prompts)
         results: Stream[tuple[P, StreamResult[T] | Exception]] = stream.map(
-            asked,
-            one,
-            ordered=ordered,
-            task_limit=task_limit,
+            asked, one, ordered=ordered, task_limit=task_limit
         )
         async with results.stream() as streamer:
             async for result in streamer:
@@ -349,7 +343,7 @@ class Pipeline(Generic[T]):
 
 
 def _further(before: Progress, result: StreamResult[Any] | Exception, seconds: float) -> Progress:
-    """The progress after one more run."""
+    """Return the progress after one more run."""
     further = replace(before, done=before.done + 1, seconds=seconds)
     if isinstance(result, Exception):
         return replace(further, raised=further.raised + 1)
@@ -371,18 +365,18 @@ def _of_the_other_kind(requirement: Requirement) -> UsageError:
 
 def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
     if callable(given) or not all(callable(operator) for operator in given):
-        message = f"{name} must be a list of operators (functions from observable to observable)"
-        raise UsageError(message)
+        raise UsageError(
+            f"{name} must be a list of operators (functions from observable to observable)"
+        )
     return tuple(given)
 
 
 def _check(retry: object, max_pending_chunks: object, stall_timeout: float | None) -> None:
     if retry is not None and not isinstance(retry, Repair):
-        message = f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"
-        raise UsageError(message)
+        raise UsageError(
+            f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"
+        )
     if not isinstance(max_pending_chunks, int) or max_pending_chunks < 1:
-        message = f"max_pending_chunks must be at least 1, not {max_pending_chunks!r}"
-        raise UsageError(message)
+        raise UsageError(f"max_pending_chunks must be at least 1, not {max_pending_chunks!r}")
     if stall_timeout is not None and stall_timeout <= 0:
-        message = f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}"
-        raise UsageError(message)
+        raise UsageError(f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}")

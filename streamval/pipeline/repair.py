@@ -1,20 +1,17 @@
-"""`Repair`: what follows a failed attempt: how many more, from where, and with which prompt."""
+"""`Repair`: how many attempts, from where, and with which prompt."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from streamval.backends.base import GenerationRequest
 from streamval.errors import UsageError
+from streamval.requirements.base import Requirement
 from streamval.types.context import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from streamval.backends.base import GenerationRequest
-    from streamval.requirements.base import Requirement
-    from streamval.types.results import Failure
+from streamval.types.results import Failure
 
 Mode: TypeAlias = Literal["continue", "restart", "ask"]
 Template: TypeAlias = "str | Callable[[str, Sequence[Failure]], str]"
@@ -24,19 +21,19 @@ TEMPLATE = """\
 {failures})
 
 {prompt}"""
-"""The prompt of a new attempt. The original prompt stays last, so that a base model, which only
-continues text, goes on from it."""
+"""The prompt of a new attempt. The original prompt stays last, because a base model only
+continues text."""
 
 ASK = """\
 (That is good so far, and it is not finished. Go on from its last words: "{last_words}"
 Write only what comes next. Repeat nothing, and do not say that you go on.)"""
-"""How a chat model is asked to go on from what is kept."""
+"""The request to a chat model to continue from the kept text."""
 
 LAST_WORDS = 80
-"""Characters of the end of what is kept that are quoted to it."""
+"""Characters at the end of the kept text that are quoted in it."""
 
 RAISED_TEMPERATURE = 0.7
-"""What a temperature of 0 becomes: at 0 most models would write the same again."""
+"""Replaces a temperature of 0, at which most models would write the same text again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +45,12 @@ class Repair:
         mode: `"continue"` keeps the delivered chunks, hands them to the backend as a prefix and
             generates only what follows; requirements resume from their state after the last kept
             chunk. `"restart"` begins anew. `"ask"`, for chat models that cannot continue a prefix,
-            keeps the chunks as `"continue"` does, and asks the model in words to go on from them;
-            what it repeats or announces is dropped. `None`: continue where the backend can, else
-            restart. A failed final validation always restarts, as there is no chunk to blame.
+            keeps the chunks as `"continue"` does, and asks the model in words to continue from them;
+            repetitions and announcements are dropped. `None`: continue where the backend can, else
+            restart. A failed final validation always restarts, as it does not name a failed chunk.
         template: The prompt of a new attempt: a string with ``{prompt}`` and ``{failures}`` (a
             line each), or a function of the prompt and the failures.
-        requirements: Judge by these, in place of those given with the pipeline or instruction.
+        requirements: Replace the requirements of the pipeline or instruction.
 
     Raises:
         UsageError: If an argument cannot work.
@@ -70,25 +67,26 @@ class Repair:
 
     def __post_init__(self) -> None:
         if not isinstance(self.loop_budget, int) or self.loop_budget < 1:
-            message = f"loop_budget counts attempts in all and must be at least 1, not {self.loop_budget!r}"
-            raise UsageError(message)
+            raise UsageError(
+                f"loop_budget counts attempts in all and must be at least 1, not {self.loop_budget!r}"
+            )
         if self.mode not in (None, "continue", "restart", "ask"):
-            message = f"mode must be 'continue', 'restart', 'ask' or None, not {self.mode!r}"
-            raise UsageError(message)
+            raise UsageError(
+                f"mode must be 'continue', 'restart', 'ask' or None, not {self.mode!r}"
+            )
         if isinstance(self.template, str) and "{prompt}" not in self.template:
-            message = "the template must contain {prompt}, and should contain {failures}"
-            raise UsageError(message)
+            raise UsageError("the template must contain {prompt}, and should contain {failures}")
 
     def __repr__(self) -> str:
         template = "" if self.template is None else f", template={self.template!r}"
         return f"Repair(loop_budget={self.loop_budget}, mode={self.mode!r}{template})"
 
     def continues(self, *, supports_prefix: bool) -> bool:
-        """Whether a failure in mid-stream continues from the last good chunk."""
+        """Return whether a failure in mid-stream continues from the last good chunk."""
         return self.mode == "ask" or (supports_prefix and self.mode != "restart")
 
     def asked(self, request: GenerationRequest) -> GenerationRequest:
-        """A request as the backend gets it: in the mode `"ask"`, with its prefix as a turn."""
+        """Return the request for the backend: in the mode `"ask"`, with its prefix as a turn."""
         if self.mode != "ask" or request.prefix is None:
             return request
         last_words = request.prefix[-LAST_WORDS:].strip()
@@ -112,15 +110,15 @@ class Repair:
         kept_tokens: int = 0,
         text: str = "",
     ) -> GenerationRequest:
-        """The request for a new attempt.
+        """Return the request for a new attempt.
 
         Args:
-            first: What the first attempt was asked.
-            last: What the attempt that failed was asked.
+            first: The request of the first attempt.
+            last: The request of the failed attempt.
             failures: Why it was rejected.
-            prefix: What the output begins with already.
-            kept_tokens: How many tokens that is.
-            text: All that the attempt that failed wrote.
+            prefix: The kept text that the output begins with.
+            kept_tokens: The number of its tokens.
+            text: The whole text of the failed attempt.
 
         Returns:
             The first request with `messages` of the new attempt, and other options: the seed is
@@ -143,34 +141,32 @@ class Repair:
         failures: Sequence[Failure],
         text: str,
     ) -> tuple[Message, ...]:
-        """The conversation of a new attempt: the first one, the failures in its last message.
+        """Return the conversation of a new attempt: the first one, the failures in its last message.
 
         Override it to ask in another way; the arguments are those of `request`.
         """
-        del last, text
         *turns, asked = first.messages
         return (*turns, Message(asked.role, self.prompt(asked.content, failures)))
 
     def pause(self, attempt: int) -> float:
-        """Seconds before an attempt (2 or later) begins: none, unless a subclass says so."""
-        del attempt
+        """Return the seconds before an attempt (2 or later) begins: 0, unless a subclass overrides this."""
         return 0.0
 
     def prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
-        """The prompt with the failures, as the template has it."""
+        """Return the prompt with the failures filled in."""
         if callable(self.template):
             return self.template(prompt, failures)
         template = self.template or TEMPLATE
-        # Not str.format: a template may hold other braces, and so may what is filled in.
+        # Not str.format: a template and the inserted text may have other braces.
         values = {"prompt": prompt, "failures": listed(failures)}
         return re.sub(r"\{(prompt|failures)\}", lambda name: values[name[1]], template)
 
 
 def listed(failures: Sequence[Failure]) -> str:
-    """The failures, a line each, as a prompt may say them.
+    """Return the failures for a prompt, a line each.
 
     Example:
-        >>> from streamval import Failure
+        >>> from streamval.types import Failure
         >>> print(listed([Failure("be brief", "12 words"), Failure("be kind")]))
         - be brief: 12 words
         - be kind

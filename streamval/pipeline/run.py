@@ -1,59 +1,44 @@
-"""A run: the attempts of one prompt, the events they make, and those who drive and watch it."""
+"""`Run`: the attempts of one prompt, driven by one task and watched by subscribers."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import suppress
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import Any, Generic, Literal, Self
 
 from aiostream import streamcontext
+from reactivex import Observable
+from reactivex.abc import DisposableBase
 from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
+from streamval.backends.base import GenerationRequest
 from streamval.backends.secrets import without_secrets
 from streamval.chunkers.chunking import describe_chunking
 from streamval.errors import RunError
-from streamval.events import (
-    ChunkEvent,
-    CompletedEvent,
-    ErrorEvent,
-    StartedEvent,
-)
+from streamval.events import ChunkEvent, CompletedEvent, ErrorEvent, Event, StartedEvent
 from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
-from streamval.pipeline.subscribers import Cancellation, Subscribers, as_observable
-from streamval.types.results import T
-from streamval.types.shown import html_of
+from streamval.pipeline.one_loop import OneLoop
+from streamval.pipeline.settings import Settings
+from streamval.pipeline.subscribers import Cancellation, Overflow, Sink, Subscribers, as_observable
+from streamval.requirements.base import Requirement
+from streamval.types.chunks import Chunk
+from streamval.types.notebook import html_of, viewer
+from streamval.types.results import StreamResult, T
 from streamval.types.text import mended
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator
-    from types import TracebackType
-    from typing import Self
-
-    from reactivex import Observable
-    from reactivex.abc import DisposableBase
-
-    from streamval.backends.base import GenerationRequest
-    from streamval.events import Event
-    from streamval.pipeline.one_loop import OneLoop
-    from streamval.pipeline.settings import Settings
-    from streamval.pipeline.subscribers import Overflow, Sink
-    from streamval.requirements.base import Requirement
-    from streamval.types.chunks import Chunk
-    from streamval.types.results import StreamResult
 
 
 class Run(Generic[T]):
-    """One prompt on its way through a pipeline. Made by `Pipeline.start`.
+    """A run of one prompt through a pipeline. Made by `Pipeline.start`.
 
-    A run starts when it is first driven, by ``async for`` or ``await``. A subscriber that came
-    before that misses nothing; nothing is kept for those who come later. Leaving ``async with``,
+    A run starts when it is first driven, by ``async for`` or ``await``. Earlier subscribers get
+    every event; later subscribers get only the events that follow. Leaving ``async with``,
     or cancelling the task that drives the run, closes the backend before control returns. A plain
-    ``async for`` that is left with ``break`` closes it as soon as the loop runs again: Python
-    gives no iterator a way to wait there, so prefer ``async with``.
+    ``async for`` that is left with ``break`` closes it when the event loop runs again: ``break``
+    cannot wait for it, so prefer ``async with``.
 
     Example:
         >>> import asyncio
@@ -89,9 +74,9 @@ class Run(Generic[T]):
         """Call `sink` with each event.
 
         Args:
-            sink: A function of an event, sync or async. One that raises is reported to the
-                loop's exception handler, the first time and at the end with a count, and hurts
-                neither the run nor the others.
+            sink: A function of an event, sync or async. Its exceptions are reported to the
+                loop's exception handler, the first at once and the count at the end, and affect
+                neither the run nor other subscribers.
             overflow: What happens when the mailbox of an async sink is full: `"hold"` pauses the
                 source, so that nothing is lost; `"drop"` drops the oldest event.
 
@@ -99,12 +84,11 @@ class Run(Generic[T]):
             Dispose of it to unsubscribe.
 
         Raises:
-            UsageError: If `sink` is no function.
+            UsageError: If `sink` is not a function.
             RunError: If the run is over.
         """
         if self._completed:
-            message = "the run is over; subscribe before it is driven"
-            raise RunError(message)
+            raise RunError("the run is over; subscribe before it is driven")
         return Disposable(self._subscribers.add(sink, overflow))
 
     @property
@@ -114,36 +98,36 @@ class Run(Generic[T]):
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """Who judges: the originals, which a run never touches."""
+        """The original requirements, which a run never changes."""
         return self._settings.requirements
 
     @property
     def text(self) -> str:
-        """What has been delivered so far and still stands. Empty for sound."""
+        """The delivered text that still stands. Empty for sound."""
         return self._attempts.delivered.text
 
     @property
     def audio(self) -> bytes | None:
-        """The sound that has been delivered so far and still stands. `None` for text."""
+        """The delivered sound that still stands. `None` for text."""
         raw = self._attempts.delivered.raw
         return raw if isinstance(raw, bytes) else None
 
     @property
     def model(self) -> str:
-        """The name of who speaks."""
+        """The name of the model."""
         return self._settings.backend.model
 
     @property
     def state(self) -> Literal["not started", "running", "over"]:
-        """How far it is."""
+        """Whether the run has started, and ended."""
         if self._completed:
             return "over"
         return "not started" if self._task is None else "running"
 
     def live(self) -> Any:
-        """A widget that shows the run in a notebook while it is driven, and stays as a picture.
+        """Return a widget that shows the run in a notebook while it is driven, and stays as a picture.
 
-        It is shown as any widget is: as the last value of a cell, or by ``display``. Then drive the
+        Show it like any widget, as the last value of a cell or by ``display``. Then drive the
         run. It is updated ten times a second at most and never holds the run back. Needs
         ``pip install "streamval-llm[notebook]"``.
 
@@ -155,10 +139,8 @@ class Run(Generic[T]):
             UsageError: If `anywidget` is not installed.
         """
         if self.state != "not started":
-            message = "the run has been started; call live() before it is driven"
-            raise RunError(message)
-        # Found by its name, as a plug-in is: what is shown lies above what runs.
-        return import_module("streamval.view.live").live_run(self)
+            raise RunError("the run has been started; call live() before it is driven")
+        return viewer().live_run(self)
 
     _repr_html_ = html_of
 
@@ -169,19 +151,19 @@ class Run(Generic[T]):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         if self._iterated:
-            message = "a run can be iterated once; use subscribe() to watch it from two places"
-            raise RunError(message)
+            raise RunError(
+                "a run can be iterated once; use subscribe() to watch it from two places"
+            )
         self._iterated = True
         return self._iterate()
 
     def _refuse_subscriber(self) -> None:
-        """An async sink that waited for the run would wait for ever, and so would the run."""
+        """Refuse an async sink that waits for its own run: both would wait for ever."""
         if self._subscribers.is_serving():
-            message = (
+            raise RunError(
                 "a subscriber cannot wait for its own run, which waits for its subscribers; wait "
                 "outside, or call run.cancel()"
             )
-            raise RunError(message)
 
     async def _iterate(self) -> AsyncGenerator[Event]:
         self._refuse_subscriber()
@@ -196,10 +178,10 @@ class Run(Generic[T]):
             await self.aclose()
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
-        """The delivered chunks: drives the run, as ``async for`` over its events does.
+        """Yield the delivered chunks: drives the run, as ``async for`` over its events does.
 
-        With a repair, chunks of a rejected attempt may have been yielded before. A chunk whose
-        `attempt` is higher than the one before it takes back all those from its own `index` on.
+        With a repair, chunks of a rejected attempt may have been yielded before. A chunk with a higher
+        `attempt` than the chunk before it replaces all chunks from its own `index` on.
         """
         async with streamcontext(self) as events:
             async for event in events:
@@ -228,9 +210,9 @@ class Run(Generic[T]):
         return Cancellation(self._task)
 
     async def aclose(self) -> None:
-        """Cancel what is left of the run and wait until the backend is closed.
+        """Cancel the rest of the run, and wait until the backend is closed.
 
-        Raises no error of the run; an `ErrorEvent` says what ended it.
+        Errors of the run are not raised; the `ErrorEvent` has them.
         """
         self._request_cancel()
         if self._task is not None and not self._task.done():
@@ -240,12 +222,7 @@ class Run(Generic[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def _started(self) -> asyncio.Task[StreamResult[T] | None]:
@@ -255,24 +232,25 @@ class Run(Generic[T]):
             self._task = loop.create_task(self._main())
             self._task.add_done_callback(self._left)
         elif self._task.get_loop() is not loop:
-            message = "a run belongs to the event loop that started it; start another one here"
-            raise RunError(message)
+            raise RunError(
+                "a run belongs to the event loop that started it; start another one here"
+            )
         return self._task
 
     def _request_cancel(self) -> None:
-        """Cancel what is left: the attempts, or the wait for slow subscribers after them."""
+        """Cancel the attempts, or the wait for slow subscribers after them."""
         if self._completed:
             self._subscribers.hurry()
         elif not self._cancelling:
             self._cancelling = True
             self._attempts.cancel()
             # In the run's own task an event has just been emitted, after which the run looks at
-            # the flag. Cancelling that task would interrupt what it awaits next.
+            # the flag. Cancelling that task would interrupt its next await.
             if self._begun and self._task is not None and not self._is_current():
                 self._task.cancel()
 
     def _is_current(self) -> bool:
-        """Whether this is called from the run's own task."""
+        """Return whether this is called from the run's own task."""
         return asyncio.current_task() is self._task
 
     async def _ended(self, task: asyncio.Task[StreamResult[T] | None]) -> StreamResult[T]:
@@ -312,6 +290,7 @@ class Run(Generic[T]):
         try:
             self._emitter.emit(
                 StartedEvent,
+                self._attempts.request.attempt,
                 model=settings.backend.model,
                 requirements=tuple(r.name for r in settings.requirements),
                 chunking=describe_chunking(settings.chunking),
@@ -319,7 +298,7 @@ class Run(Generic[T]):
             success = not self._cancelling and await self._attempts.run()
         except asyncio.CancelledError as cancelled:
             interrupted = cancelled
-        except BaseException as error:  # subscribers learn of it, then it is raised
+        except BaseException as error:  # emitted, then raised to the caller
             self._fail(error)
         self._complete(success=success)
         if interrupted is not None or self._cancelling:
@@ -330,17 +309,20 @@ class Run(Generic[T]):
                 raise interrupted
         finally:
             interrupted = None  # its traceback holds this frame, and so the whole run
-        if self._error is not None:  # raised to who waits, as a SystemExit here would stop the loop
+        if (
+            self._error is not None
+        ):  # raised to the caller, as a SystemExit here would stop the loop
             return None
-        parsed = self._attempts.delivered.parsed(self._attempts.ledger.schema_judge)
+        parsed = self._attempts.delivered.parsed(self._attempts.ledger.schema_requirement)
         return self._attempts.ledger.result(self._attempts.delivered.raw, parsed, success=success)
 
     def _fail(self, error: BaseException) -> None:
-        """An exception ends the run: subscribers learn of it, and who drives the run gets it."""
+        """Keep the exception that ends the run for the caller, and emit it."""
         self._error = error
         with suppress(BaseException):  # of a subscriber: the first exception counts
             self._emitter.emit(
                 ErrorEvent,
+                self._attempts.request.attempt,
                 exception_type=type(error).__name__,
                 detail=mended(without_secrets(str(error), self._options)),
             )
@@ -350,13 +332,14 @@ class Run(Generic[T]):
         try:
             self._emitter.emit(
                 CompletedEvent,
+                self._attempts.request.attempt,
                 success=success,
                 full_text=self.text,
                 attempts_used=len(self._attempts.ledger),
                 usage=self._attempts.ledger.usage(success=success),
                 closed_at=self._attempts.ledger.closed_at,
             )
-        except BaseException as error:  # of a subscriber, and no Exception
+        except BaseException as error:  # of a subscriber, and not an Exception
             self._error = self._error or error
 
 

@@ -1,26 +1,24 @@
-"""The seam between kept text and what a chat model writes when it is asked to go on from there.
+"""The seam between kept text and the continuation that a chat model writes when asked in words.
 
 A model that cannot continue a prefix is asked to, in words. Some begin with the right word. Others
-repeat the last sentence, or all of it, greet, announce that they go on, or begin with an ellipsis.
+repeat the last sentence, or everything, greet, announce a continuation, or begin with an ellipsis.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from reactivex import Observable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+from streamval.operators.stateful import stateful
 
 LOOKED_BACK = 2000
-"""Characters of the kept text in which a repetition is looked for."""
+"""Characters at the end of the kept text that are searched for a repetition."""
 
 ANNOUNCED = 160
-"""Characters of the longest announcement that is waited for."""
+"""Length of the longest announcement."""
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _ELLIPSIS = re.compile(r"^(\s*)(?:\.{2,}|…)\s*")
@@ -31,7 +29,7 @@ _OPENERS = (
     *("i'll", "i’ll", "i will", "let me", "let's", "let’s", "allow me", "my apologies"),
     *("apologies", "sorry", "hello", "hi", "hey", "got it", "thank you", "thanks"),
 )
-# One of them alone, or in a sentence that is about going on. Anything else is text.
+# An opener alone, or in a sentence about continuing. Anything else is text.
 _ANNOUNCEMENT = re.compile(
     rf"""[\s*_"“]* (?:{"|".join(re.escape(opener).replace(" ", " ") for opener in _OPENERS)}) \b
     (?: [^\n.!:]{{0,120}}? \b(?:continu\w*|go(?:ing)?\ on|left\ off|the\ rest|pick(?:ing)?\ up) \b [^\n.!:]{{0,80}} )?
@@ -40,7 +38,7 @@ _ANNOUNCEMENT = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _AT_MOST = 3
-"""Announcements, one after the other."""
+"""The most announcements in a row that are removed."""
 
 
 class _Token(NamedTuple):
@@ -58,7 +56,7 @@ def _without_announcements(text: str) -> str:
 
 
 def _may_announce(text: str) -> bool:
-    """Whether it may go on as an announcement."""
+    """Return whether more text may turn the text into an announcement."""
     begun = text.lstrip(' \n*_"“').casefold()
     if any(opener.startswith(begun) for opener in _OPENERS):
         return True
@@ -69,7 +67,7 @@ def _may_announce(text: str) -> bool:
 
 
 def _lead(text: str) -> int:
-    """Where words begin, behind an ellipsis or quotation marks."""
+    """Return where words begin, behind an ellipsis or quotation marks."""
     found = _LEAD.match(text)
     return found.end() if found else 0
 
@@ -79,13 +77,13 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class Seam:
-    """Lets through what follows kept text, less what repeats or announces it.
+    """Removes repetitions and announcements from the continuation of a kept text.
 
     Holds text back only while it may still be a repetition or an announcement. Words are compared,
     in any case and spacing.
 
     Args:
-        kept: The text that the model was asked to go on from.
+        kept: The text that the model was asked to continue.
 
     Example:
         >>> seam = Seam("It rains. The sea is blue.")
@@ -99,18 +97,18 @@ class Seam:
         self._held: str | None = ""
 
     def feed(self, text: str) -> str:
-        """Take the next piece; return what is certain of it."""
+        """Take the next piece; return the text that is certain."""
         if self._held is None:
             return text
         self._held += text
         return "" if self._may_change() else self._decide()
 
     def flush(self) -> str:
-        """What is held back, as nothing more comes."""
+        """Return the text that is held back, at the end."""
         return "" if self._held is None else self._decide()
 
     def _may_change(self) -> bool:
-        """Whether more text may show that what is held back is no new text."""
+        """Return whether more text may show that the held text is a repetition or an announcement."""
         rest = _without_announcements(self._held or "")
         if rest.endswith("\n") or _may_announce(rest):
             return True
@@ -127,7 +125,7 @@ class Seam:
         return not rest.strip("\"”'*_` ") or self._repeated(rest) >= len(rest.rstrip("\"”'*_`"))
 
     def _repeated(self, text: str) -> int:
-        """How much of a text is the end of what was kept: two words at least."""
+        """Return the length of the repetition of the kept text's end: two words at least."""
         tokens = _tokens(text)
         words = [token.word for token in tokens]
         for size in range(min(len(words), len(self._kept)), 1, -1):
@@ -144,36 +142,22 @@ class Seam:
         return self._joined(_ELLIPSIS.sub(r"\1", held))
 
     def _joined(self, text: str) -> str:
-        """The text with the space that the seam lacks, if it lacks one."""
+        """Return the text, with a space before it if the seam needs one."""
         if not text or self._ends_in_space or text[0].isspace() or text[0] in ",;:.!?)]}”’":
             return text
         return f" {text}"
 
 
 def mend_seam(kept: str) -> Callable[[Observable[str]], Observable[str]]:
-    """An operator: the deltas of a model that was asked to go on from kept text, through a `Seam`."""
+    """Return an operator that passes deltas through a `Seam`."""
 
-    def operator(source: Observable[str]) -> Observable[str]:
-        def subscribe(
-            observer: ObserverBase[str], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            seam = Seam(kept)
+    def start(emit: Callable[[str], None]) -> Any:
+        seam = Seam(kept)
 
-            def pass_on(text: str) -> None:
-                if text:
-                    observer.on_next(text)
+        def emit_text(text: str) -> None:
+            if text:
+                emit(text)
 
-            def on_completed() -> None:
-                pass_on(seam.flush())
-                observer.on_completed()
+        return lambda text: emit_text(seam.feed(text)), lambda: emit_text(seam.flush())
 
-            return source.subscribe(
-                lambda text: pass_on(seam.feed(text)),
-                observer.on_error,
-                on_completed,
-                scheduler=scheduler,
-            )
-
-        return Observable(subscribe)
-
-    return operator
+    return stateful(start)

@@ -1,37 +1,35 @@
-"""The settings of a pipeline, checked and frozen: what its runs and attempts read."""
+"""The settings of a pipeline, checked and frozen, for its runs and attempts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from reactivex import Observable
 
-    from reactivex import Observable
-
-    from streamval.backends.base import Backend
-    from streamval.chunkers.chunking import Chunking
-    from streamval.pipeline.repair import Repair
-    from streamval.requirements.base import Requirement
-    from streamval.structured.schema import Schema
-    from streamval.types.chunks import Chunk
+from streamval.backends.base import Backend
+from streamval.chunkers.chunking import Chunking
+from streamval.pipeline.repair import Repair
+from streamval.requirements.base import Requirement
+from streamval.structured.schema import Schema
+from streamval.types.chunks import Chunk
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a `Pipeline` was given, each argument checked; see there.
+    """The checked arguments of a `Pipeline`; see there.
 
     Attributes:
-        backend: Who speaks.
-        validation_backend: Whom requirements ask; `None` for who speaks.
-        requirements: Who judges. With a `schema`, the last one judges by it.
+        backend: The backend that generates.
+        validation_backend: The backend that requirements ask; `None` for `backend`.
+        requirements: The originals. With a `schema`, the last one judges by it.
         chunking: How the stream is cut.
-        nothing: No text, or no bytes: whether this is a pipeline of text or of sound.
-        schema: What the output is to become an instance of, or `None`.
-        retry: What follows a failure.
+        nothing: The empty text, or the empty bytes of a pipeline of sound.
+        schema: The type that the output is parsed as, or `None`.
+        retry: The repair after a failure.
         options: For each generation.
-        max_pending_chunks: With so many chunks waiting for verdicts, the backend is not read.
+        max_pending_chunks: The number of chunks waiting for verdicts at which the backend is paused.
         stall_timeout: Seconds without a delta before the run ends with an error.
         emit_tokens: Whether there is a `TokenEvent` for each delta.
         emit_verdicts: Whether there is a `VerdictEvent` for each lane's verdict.

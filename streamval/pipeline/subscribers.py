@@ -1,38 +1,33 @@
-"""The subscribers of a run: each on its own, so that none can hurt the run or the others."""
+"""The subscribers of a run, isolated from the run and from each other."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
+from streamval.aio.gate import Gate
 from streamval.aio.inbox import Inbox
 from streamval.aio.scope import Scope, enter_scope, exit_scope
 from streamval.aio.tasks import CLOSING_GRACE, report
 from streamval.errors import UsageError
-from streamval.events import CompletedEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-
-    from streamval.aio.gate import Gate
-    from streamval.events import Event
+from streamval.events import CompletedEvent, Event
 
 Overflow: TypeAlias = Literal["hold", "drop"]
 Sink: TypeAlias = "Callable[[Any], object | Awaitable[object]]"
 
 
 class Cancellation:
-    """What `Run.cancel` returns: awaiting it waits until the run is over.
+    """The result of `Run.cancel`: await it to wait until the run is over.
 
-    A type of its own, as ``lambda event: run.cancel()`` is a subscriber that returns it, and a run
-    that waited for its subscriber to wait for the run would wait for good.
+    It has its own type, so that a run does not await it when a subscriber returns it, as
+    ``lambda event: run.cancel()`` does: the run would wait for itself.
     """
 
     def __init__(self, task: asyncio.Task[Any] | None) -> None:
@@ -43,7 +38,7 @@ class Cancellation:
             yield from asyncio.wait([self._task]).__await__()
 
 
-# Whose async sink is running. A task that the sink starts inherits it.
+# The subscribers whose async sink is running. Tasks that the sink starts inherit it.
 _serving: ContextVar[Subscribers | None] = ContextVar("streamval_serving", default=None)
 
 
@@ -57,7 +52,7 @@ class Subscribers:
         gate: Paused by full mailboxes.
 
     Attributes:
-        listening: Whether there has ever been a subscriber. Without one no event need be made.
+        listening: Whether there has ever been a subscriber. Without subscribers no event is made.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -70,15 +65,13 @@ class Subscribers:
         self.listening = False
 
     def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
-        """Subscribe; returns how to unsubscribe."""
+        """Subscribe a sink. Return a function that unsubscribes it."""
         if not callable(sink):
-            message = (
+            raise UsageError(
                 f"a subscriber is a function of an event, sync or async, not {type(sink).__name__}"
             )
-            raise UsageError(message)
         if overflow not in ("hold", "drop"):
-            message = f"overflow must be 'hold' or 'drop', not {overflow!r}"
-            raise UsageError(message)
+            raise UsageError(f"overflow must be 'hold' or 'drop', not {overflow!r}")
         subscriber = _Subscriber(sink, overflow, self)
         self._sinks += (subscriber,)
         self.listening = True
@@ -91,25 +84,27 @@ class Subscribers:
         return remove
 
     def inbox(self) -> Inbox[Event]:
-        """A mailbox for the one that iterates the run. When it is full, it pauses the source."""
+        """Return a mailbox for the iterator of the run. When it is full, it pauses the source."""
         inbox: Inbox[Event] = Inbox(self._gate)
         self._inboxes.append(inbox)
         self.listening = True
         return inbox
 
     def publish(self, event: Event) -> None:
-        """Hand an event to each of them, in the order they subscribed.
+        """Hand an event to the iterators, then to the sinks in the order in which they subscribed.
 
         Raises:
-            BaseException: The first that a sync sink raises which is no `Exception`. Every
-                subscriber has got the event then.
+            BaseException: The first `SystemExit` or `KeyboardInterrupt` of a sync sink, after every
+                subscriber has got the event.
         """
         for inbox in self._inboxes:
             inbox.put(event)
         if not self._sinks:
             return
         raised: BaseException | None = None
-        token = enter_scope(None)  # what a subscriber subscribes to is its own business
+        token = enter_scope(
+            None
+        )  # the observables that a subscriber subscribes to run outside our scope
         for subscriber in self._sinks:
             try:
                 subscriber.deliver(event)
@@ -120,17 +115,17 @@ class Subscribers:
             raise raised
 
     def is_serving(self) -> bool:
-        """Whether this is called from an async sink, or from a task that one has started."""
+        """Return whether this is called from an async sink, or from a task that one has started."""
         return _serving.get() is self
 
     def hurry(self) -> None:
-        """The run was cancelled: let `finish` wait for `CLOSING_GRACE` seconds at most."""
+        """After a cancellation, let `finish` wait for at most `CLOSING_GRACE` seconds."""
         self._hurried = True
         if self._in_a_hurry is not None:
             self._in_a_hurry.set()
 
     async def finish(self) -> None:
-        """Wait until the async ones have handled what is in their mailboxes."""
+        """Wait until the async subscribers have handled the events in their mailboxes."""
         handling = {task for subscriber in self._sinks if (task := subscriber.close())}
         if handling:
             self._in_a_hurry = asyncio.Event()
@@ -145,12 +140,12 @@ class Subscribers:
             await self._scope.aclose()
         for subscriber in self._sinks:
             subscriber.sum_up()
-        self._sinks = ()  # which know this object: a ring that only a garbage collector would free
+        self._sinks = ()  # they refer to this object: a reference cycle
 
     def serve(
         self, work: Callable[[Inbox[Event]], Coroutine[Any, Any, None]], *, drop: bool
     ) -> tuple[Inbox[Event], asyncio.Task[None]]:
-        """Make a mailbox for an async sink, and start what serves it."""
+        """Make a mailbox for an async sink, and start the task that serves it."""
         if self._scope is None:
             self._scope = Scope(self._gate)
         mail: Inbox[Event] = Inbox(self._gate, drop=drop)
@@ -160,16 +155,15 @@ class Subscribers:
 def as_observable(
     subscribe: Callable[[Sink], DisposableBase], error: Callable[[], BaseException | None]
 ) -> Observable[Event]:
-    """Events as an observable, which ends after a `CompletedEvent`.
+    """Return the events as an observable, which ends after a `CompletedEvent`.
 
     Args:
         subscribe: Subscribes a sink to them.
-        error: What ended the run, if anything did.
+        error: Returns the exception that ended the run, if any.
     """
 
     def subscribe_observer(
-        observer: ObserverBase[Event],
-        scheduler: SchedulerBase | None = None,  # noqa: ARG001  reactivex passes it
+        observer: ObserverBase[Event], scheduler: SchedulerBase | None = None
     ) -> DisposableBase:
         def on_event(event: Event) -> None:
             observer.on_next(event)
@@ -216,13 +210,13 @@ class _Subscriber:
             )
 
     def close(self) -> asyncio.Task[None] | None:
-        """No more events will come; returns the task that handles the last ones."""
+        """Close the mailbox; return the task that handles the last events."""
         if self._mail is not None:
             self._mail.close()
         return self.task
 
     def drop(self) -> None:
-        """Unsubscribed: what waits is not wanted any more."""
+        """Drop the waiting events and close the mailbox: the sink has unsubscribed."""
         if self._mail is not None:
             self._mail.clear()
             self._mail.close()
@@ -252,13 +246,13 @@ class _Subscriber:
             self._report(error)
 
     def _report(self, error: BaseException) -> None:
-        """Report what the sink raises first. The rest, likely the same, is counted."""
+        """Report the sink's first exception. Later exceptions are only counted."""
         self._raised += 1
         if self._raised == 1:
-            report(f"The subscriber {self._name} raised; the run goes on", error)
+            report(f"The subscriber {self._name} raised; the run continues", error)
 
     def sum_up(self) -> None:
-        """At the end, say how often the sink has raised, if that was more than once."""
+        """Report how often the sink has raised, if that was more than once."""
         if self._raised > 1:
             report(f"The subscriber {self._name} raised {self._raised} times in all", None)
 

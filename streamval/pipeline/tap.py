@@ -1,16 +1,13 @@
-"""`tap`: look at what passes."""
+"""`tap`: calls a function with each item."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import SerialDisposable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
 T = TypeVar("T")
 
@@ -18,10 +15,14 @@ T = TypeVar("T")
 def tap(
     look: Callable[[T], None], *, then: Callable[[], Observable[T] | None] | None = None
 ) -> Callable[[Observable[T]], Observable[T]]:
-    """An operator: look at each item before it goes on; after the last one, go on with `then`.
+    """Return an operator that calls `look` with each item before it passes the item on.
 
-    `ops.do_action` and `ops.concat` do the same. But `concat` leaves all that it is made of to the
-    garbage collector.
+    `ops.do_action` and `ops.concat` do the same, but `concat` leaves its objects to the garbage
+    collector.
+
+    Args:
+        look: Called with each item.
+        then: Returns the observable that follows at the end, if any.
     """
 
     def operator(source: Observable[T]) -> Observable[T]:

@@ -1,4 +1,4 @@
-"""Requirements: who judges."""
+"""Requirements: they judge chunks and whole outputs."""
 
 import lazy_loader as _lazy
 

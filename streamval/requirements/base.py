@@ -1,21 +1,18 @@
-"""The requirement: its verdict on each chunk, and on the whole output."""
+"""`Requirement`: it judges each chunk, and the whole output."""
 
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from streamval.backends.base import Backend
+from streamval.chunkers.chunking import Chunking
 from streamval.errors import RunError, UsageError, ValidatorError
 from streamval.requirements.judge import ask_judge, default_output_to_bool, judging
+from streamval.types.components import CBlock, Component, TemplateRepresentation
 from streamval.types.context import Context
-from streamval.types.results import PartialValidationResult, ValidationResult
-
-if TYPE_CHECKING:
-    from streamval.backends.base import Backend
-    from streamval.chunkers.chunking import Chunking
-    from streamval.types.components import CBlock, Component, TemplateRepresentation
+from streamval.types.results import UNKNOWN, PartialValidationResult, ValidationResult
 
 ValidationFn: TypeAlias = Callable[
     [Context], "ValidationResult | bool | Awaitable[ValidationResult | bool]"
@@ -26,26 +23,29 @@ OnError: TypeAlias = Literal["raise", "fail", "pass"]
 class Requirement:
     """Something an output must satisfy.
 
-    Override `stream_validate` to judge chunk by chunk; without it, every chunk is `"unknown"` and
-    the whole output is judged at its end, by `validation_fn` or else by asking a model.
+    Override `stream_validate` to judge each chunk; an output is then valid when no chunk failed.
+    Without it every chunk is `"unknown"`, and the whole output is judged at its end: by
+    `validation_fn`, else by asking a model. To judge chunks with a plain function of the text,
+    subclass `ChunkRule`, or use `stream_check`.
 
-    Each attempt judges with `copy(requirement)`, so state kept on `self` starts afresh and the
-    original is never touched. **The copy is shallow**: a list or dict made in `__init__` is the
-    *same* object in every copy. Reassign (``self.seen = [*self.seen, chunk]``), never mutate
-    (``self.seen.append(chunk)``), or override `__copy__`.
+    Each attempt judges with `copy(requirement)`, so state kept on `self` starts afresh (where a repair
+    continues, with the state after the last kept chunk), and the original never changes. **The copy is
+    shallow**: a list or dict made in `__init__` is the *same* object in every copy. Reassign
+    (``self.seen = [*self.seen, chunk]``), never mutate (``self.seen.append(chunk)``), or define `__copy__`.
 
     Args:
-        description: What is asked for, in words: for prompts, repair prompts and the judge.
+        description: What is required, in words: for prompts, repair prompts and judges. Without
+            it the requirement has the name of its class.
         validation_fn: Judges the whole output instead of a model. Takes the `Context`, returns a
             `ValidationResult` or a bool; may be async.
-        output_to_bool: Reads the judge's answer.
+        output_to_bool: Reads the answer of a model that judges.
         check_only: Keep the description out of prompts (naming a thing invites it).
         chunking: Cut the stream this way for this requirement, whatever the pipeline's chunks.
         max_concurrency: How many chunks may be judged at once. 1 keeps them in order, as a
             requirement with state needs; a stateless one that waits for something can overlap.
         timeout: Seconds a call may take, or `None`.
-        on_error: What it means if the validator raises or times out: `"raise"` ends the run with
-            that exception, `"fail"` and `"pass"` count it as that verdict.
+        on_error: The effect if the validator raises or times out: `"raise"` ends the run with
+            that exception, `"fail"` and `"pass"` count as that verdict.
         hold: Keep an `"unknown"` chunk, and all after it, from the consumer until a later
             `"pass"` covers it or the final validation passes.
 
@@ -63,26 +63,25 @@ class Requirement:
     """
 
     verbatim: bool = False
-    """Whether chunks come with the raw text between them (whitespace, mostly) in front, so that
-    joined they are the output. For a subclass that parses."""
+    """Whether each chunk comes with the raw text before it (mostly whitespace), so that joined they
+    are the output. For a subclass that parses."""
 
     reads_json: bool = False
-    """Whether it takes chunks that have been read as JSON (`JSONDelta`) as they are, not their text."""
+    """Whether it takes a chunk that has been parsed as JSON (`JSONDelta`) in place of its text."""
 
     resumable: bool = True
-    """Whether a repair may go on from the chunk before the one that failed: nothing of the fault has
-    been delivered."""
+    """Whether a repair may continue after the last chunk before the failed chunk, because no part of
+    the fault has been delivered."""
 
     judges: type[str | bytes] | None = None
-    """What it judges: text (`str`), sound (`bytes`), or either (`None`). A pipeline of the other kind
-    refuses it."""
+    """The content that it judges: text (`str`), sound (`bytes`), or either (`None`). Other pipelines
+    reject it."""
 
-    judge_whole: bool | None = None
-    """Whether a requirement that judges its chunks, and has neither a `validation_fn` nor a `validate`
-    of its own, asks a model about the whole output as well. `None`: it does, and warns. `False`: it
-    goes by its chunks, and an output that was not streamed is one chunk."""
+    judge_whole: bool = False
+    """Whether a model is asked about the whole output although `stream_validate` is overridden.
+    (The reference always asks.)"""
 
-    # Defaults of what `__init__` sets, for a subclass that does not call it.
+    # Defaults of the attributes, for a subclass that does not call `__init__`.
     description: str | None = None
     validation_fn: ValidationFn | None = None
     output_to_bool: Callable[[str], bool] = staticmethod(default_output_to_bool)
@@ -109,17 +108,15 @@ class Requirement:
         hold: bool = False,
     ) -> None:
         if max_concurrency < 1:
-            message = f"max_concurrency must be at least 1, not {max_concurrency}"
-            raise UsageError(message)
+            raise UsageError(f"max_concurrency must be at least 1, not {max_concurrency}")
         if timeout is not None and timeout <= 0:
-            message = f"timeout must be above 0 seconds, or None for no limit, not {timeout}"
-            raise UsageError(message)
+            raise UsageError(
+                f"timeout must be above 0 seconds, or None for no limit, not {timeout}"
+            )
         if on_error not in ("raise", "fail", "pass"):
-            message = f"on_error must be 'raise', 'fail' or 'pass', not {on_error!r}"
-            raise UsageError(message)
+            raise UsageError(f"on_error must be 'raise', 'fail' or 'pass', not {on_error!r}")
         if validation_fn is not None and not callable(validation_fn):
-            message = f"validation_fn must be callable, not {type(validation_fn).__name__}"
-            raise UsageError(message)
+            raise UsageError(f"validation_fn must be callable, not {type(validation_fn).__name__}")
         self.description = description
         self.validation_fn = validation_fn
         self.output_to_bool = output_to_bool
@@ -131,32 +128,27 @@ class Requirement:
         self.hold = hold
 
     def stream_validate(
-        self,
-        chunk: str,
-        *,
-        backend: Backend | None,
-        ctx: Context | None,
+        self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult | Awaitable[PartialValidationResult]:
         """Judge one chunk as it arrives. Override it with a plain function or a coroutine function.
 
         A plain function costs least, and blocks the event loop while it runs. Write ``async def``
-        for what has to wait.
+        if it has to wait.
 
         Called once a chunk, in order (unless `max_concurrency` says otherwise), on this attempt's
         copy. Do not read the stream from here. A requirement that does not override it is not
         asked about chunks at all.
 
         Args:
-            chunk: The chunk alone, not the text so far; keep on `self` what you need of it.
-            backend: For checks that ask a model.
+            chunk: The chunk alone, not the text so far. Keep earlier text on `self` if you need it.
+            backend: The backend, for checks that ask a model.
             ctx: The conversation. The output is not in it yet.
 
         Returns:
-            `"unknown"` here. `"pass"` does not spare the final `validate`; `"fail"` stops the
+            `"unknown"` here. A `"pass"` does not replace the final `validate`; a `"fail"` stops the
             stream at once.
         """
-        del chunk, backend, ctx
-        return PartialValidationResult("unknown")
+        return UNKNOWN
 
     async def validate(
         self,
@@ -166,29 +158,31 @@ class Requirement:
         format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
-        """Judge the whole output: by `validation_fn`, else by asking `backend`.
+        """Judge the whole output: by `validation_fn`, else by its chunks, else by asking `backend`.
+
+        A requirement that only overrides `stream_validate` judges the output as one chunk here. At
+        the end of a stream, `validate` is not called for it, because no chunk failed.
 
         Args:
-            backend: Whom to ask where there is no `validation_fn`.
+            backend: The model to ask, where one is needed.
             ctx: The conversation, ending in the output.
-            format: A schema for the judge's answer.
-            model_options: Options for the judge, such as `temperature`.
+            format: A schema for the model's answer.
+            model_options: Options for the model, such as `temperature`.
 
         Returns:
             The verdict.
 
         Raises:
-            UsageError: If there is neither a `validation_fn` nor a description and a backend.
+            UsageError: If a model has to be asked, and there is no description or no backend.
             ValidatorError: If `validation_fn` returns neither a bool nor a `ValidationResult`.
         """
+        if self.chunks_decide:
+            output = ctx.last_output()
+            if output is None or not str(output).strip():
+                return ValidationResult(True)
+            verdict = await self.stream_validate(str(output), backend=backend, ctx=ctx)
+            return whole_result(verdict)
         if self.validation_fn is None:
-            if self.judge_whole is None and judges_chunks_only(self):
-                message = (
-                    f"{type(self).__name__} judges its chunks, and a model is asked about the whole "
-                    "output as well; write judge_whole = False in the class to go by the chunks "
-                    "alone, or True to ask without this warning"
-                )
-                warnings.warn(message, stacklevel=2)
             return await ask_judge(self, backend, ctx, format=format, model_options=model_options)
         answer = self.validation_fn(ctx)
         if inspect.isawaitable(answer):
@@ -197,58 +191,56 @@ class Requirement:
             return answer
         if isinstance(answer, bool):
             return ValidationResult(answer)
-        message = (
+        raise ValidatorError(
             f"validation_fn of {self.name!r} returned {type(answer).__name__}; return a "
             "ValidationResult or a bool (simple_validate() makes one from a function of the text)"
         )
-        raise ValidatorError(message)
 
     def parts(self) -> Sequence[Component | CBlock]:
-        """What it is made of, for a judge: nothing, unless a subclass says otherwise."""
+        """Return its parts, for a judge; by default an empty list."""
         return []
 
     def format_for_llm(self) -> TemplateRepresentation | str:
-        """How a judge is asked. Override it for a question of your own.
+        """Return the question to a judge. Override it for a question of your own.
 
-        Called from within `validate`, on a copy that knows the output to be judged.
+        Called by `validate`, on a copy that has the output to be judged.
 
         Raises:
-            RunError: If it is called from elsewhere, where there is no output to judge.
+            RunError: If it is called from elsewhere, where there is no output.
         """
         if self._output is None:
-            message = "format_for_llm() belongs to a validate() call: there is no output to judge"
-            raise RunError(message)
+            raise RunError(
+                "format_for_llm() belongs to a validate() call: there is no output to judge"
+            )
         return judging(self, self._output)
 
     @property
+    def chunks_decide(self) -> bool:
+        """Whether an output is valid when none of its chunks failed."""
+        kind = type(self)
+        return (
+            self.validation_fn is None
+            and not self.judge_whole
+            and kind.stream_validate is not Requirement.stream_validate
+            and kind.validate is Requirement.validate
+        )
+
+    @property
     def name(self) -> str:
-        """What events and messages call it: the description, else the class."""
+        """The description, else the name of the class: for events and messages."""
         return self.description or type(self).__name__
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description!r})"
 
 
-def judges_chunks_only(requirement: Requirement) -> bool:
-    """Whether it judges chunks, and has nothing of its own to judge the whole output with."""
-    kind = type(requirement)
-    return (
-        requirement.validation_fn is None
-        and kind.stream_validate is not Requirement.stream_validate
-        and kind.validate is Requirement.validate
-    )
+def whole_result(verdict: PartialValidationResult) -> ValidationResult:
+    """Return the verdict on a chunk as a verdict on the whole output."""
+    return ValidationResult(verdict.success != "fail", reason=verdict.reason, score=verdict.score)
 
 
 def req(description: str, validation_fn: ValidationFn | None = None, **options: Any) -> Requirement:
-    """A requirement that goes into the prompt. Short for `Requirement`.
-
-    Args:
-        description: What is asked for, in words.
-        validation_fn: Judges the whole output; without one a model is asked.
-        **options: As for `Requirement`.
-
-    Returns:
-        The requirement.
+    """Make a `Requirement` that goes into the prompt.
 
     Example:
         >>> req("The email has a salutation.").check_only
@@ -260,17 +252,9 @@ def req(description: str, validation_fn: ValidationFn | None = None, **options: 
 def check(
     description: str, validation_fn: ValidationFn | None = None, **options: Any
 ) -> Requirement:
-    """A requirement that is checked but never put into a prompt, as naming a thing invites it.
+    """Make a `Requirement` that is checked but never put into a prompt, as naming a thing invites it.
 
     A repair prompt says only why it failed.
-
-    Args:
-        description: What is required, in words: for the judge, and for messages.
-        validation_fn: Judges the whole output; without one a model is asked.
-        **options: As for `Requirement`.
-
-    Returns:
-        The requirement.
 
     Example:
         >>> check("No purple elephants.").check_only
@@ -280,17 +264,14 @@ def check(
 
 
 def simple_validate(fn: Callable[[str], bool | tuple[bool, str]]) -> ValidationFn:
-    """A `validation_fn` from a function of the output's text.
+    """Make a `validation_fn` of a function of the output's text.
 
     Args:
         fn: Returns a bool, or a bool and the reason.
 
     Returns:
-        A function of the context. Where there is no output yet, it fails without asking `fn`.
-
-    Raises:
-        ValidatorError: By what is returned, if `fn` returns anything else: most often a `return`
-            has been forgotten.
+        A function of the context. It fails where there is no output yet, and raises a
+        `ValidatorError` if `fn` returns anything else (most often because a `return` is missing).
 
     Example:
         >>> short = simple_validate(lambda text: (len(text) < 9, "too long"))
@@ -309,17 +290,16 @@ def simple_validate(fn: Callable[[str], bool | tuple[bool, str]]) -> ValidationF
             case (bool(passed), str(reason)):
                 return ValidationResult(passed, reason=reason)
         name = getattr(fn, "__qualname__", type(fn).__name__)
-        message = (
+        raise ValidatorError(
             f"the function {name} given to simple_validate returned {answer!r}; "
             "return a bool, or (bool, reason)"
         )
-        raise ValidatorError(message)
 
     return validate
 
 
 def as_requirements(given: Sequence[Requirement | str] | None) -> tuple[Requirement, ...]:
-    """Requirements as they may be written: objects, and plain strings for a model to judge.
+    """Return requirements: objects as they are, plain strings as requirements that a model judges.
 
     Raises:
         UsageError: For anything else, a single string in place of a list included.
@@ -327,23 +307,20 @@ def as_requirements(given: Sequence[Requirement | str] | None) -> tuple[Requirem
     if given is None:
         return ()
     if isinstance(given, (str, Requirement)):
-        message = f"requirements must be a list; write requirements=[{given!r}]"
-        raise UsageError(message)
+        raise UsageError(f"requirements must be a list; write requirements=[{given!r}]")
     requirements = []
     for position, item in enumerate(given):
         if isinstance(item, str):
             if not item.strip():
-                message = f"requirement {position} is an empty string; say what is required"
-                raise UsageError(message)
+                raise UsageError(f"requirement {position} is an empty string; say what is required")
             requirements.append(Requirement(item))
         elif isinstance(item, Requirement):
             requirements.append(item)
         else:
-            message = (
+            raise UsageError(
                 f"requirement {position} is {_what(item)}, not a requirement; give a Requirement, "
                 "a string, or wrap a function in stream_check(fn)"
             )
-            raise UsageError(message)
     return tuple(requirements)
 
 

@@ -6,25 +6,21 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from streamval.aio.tasks import in_thread
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
-from streamval.requirements.function import PASS
-from streamval.types.results import PartialValidationResult
-
-if TYPE_CHECKING:
-    from streamval.backends.base import Backend
-    from streamval.types.context import Context
+from streamval.requirements.chunk_rule import ChunkRule, failed
+from streamval.types.results import PASS, PartialValidationResult
 
 Refuse: TypeAlias = "AbstractSet[str] | Mapping[str, float] | float"
 
 
 class _Batch:
-    """Calls a function on a thread, with all texts that wait for it at the time.
+    """Calls a function on a thread, with all texts that wait for it at that time.
 
-    It has no task of its own: the caller that gets the lock classifies for all that wait by then.
+    It has no task: the caller that gets the lock classifies the texts of all callers.
     """
 
     def __init__(self, fn: Callable[[list[str]], Sequence[Any]], limit: int) -> None:
@@ -44,24 +40,27 @@ class _Batch:
                 while not answer.done():
                     await self._work()
         finally:
-            if not answer.done():  # given up
+            if not answer.done():  # cancelled
                 answer.cancel()
         return answer.result()
 
     async def _work(self) -> None:
-        """Classify the texts that have waited longest."""
+        """Classify the texts that have waited the longest."""
         wanted = [(text, answer) for text, answer in self._waiting if not answer.done()]
         batch, self._waiting = wanted[: self._limit], wanted[self._limit :]
         try:
             found = list(await in_thread(self._fn, [text for text, _ in batch]))
             if len(found) != len(batch):
-                message = f"the classifier answered {len(found)} for {len(batch)} texts"
-                raise ValidatorError(message)
+                raise ValidatorError(
+                    f"the classifier gave {len(found)} answers for {len(batch)} texts"
+                )
         except Exception as error:
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
-        except BaseException:  # cancelled: the next who has the lock asks for the others again
+        except (
+            BaseException
+        ):  # cancelled: the next caller with the lock classifies the others again
             self._waiting = [one for one in batch if not one[1].done()] + self._waiting
             raise
         else:
@@ -70,11 +69,10 @@ class _Batch:
                     answer.set_result(one)
 
 
-class Classifier(Requirement):
-    """A requirement that a classifier decides. Make one with `classifier`."""
+class Classifier(ChunkRule):
+    """A requirement that classifies each chunk. Made by `classifier`."""
 
     judges = str
-    judge_whole = False
 
     def __init__(self, batch: _Batch, refuse: Refuse, description: str, **options: Any) -> None:
         super().__init__(description, **{"max_concurrency": 16, "check_only": True, **options})
@@ -87,28 +85,22 @@ class Classifier(Requirement):
         twin._batch = copy(self._batch)
         return twin
 
-    async def stream_validate(
-        self, chunk: str, *, backend: Backend | None, ctx: Context | None
-    ) -> PartialValidationResult:
-        """Ask the classifier, together with the other chunks that wait for it."""
-        del backend, ctx
+    async def check(self, chunk: str) -> PartialValidationResult:
+        """Classify the chunk, together with the other chunks that wait."""
         for label, score in _labels(await self._batch(chunk)):
             if self._is_refused(label, score):
                 said = f"{label!r}" if label else "too high"
                 scored = "" if score is None else f" ({score:.2f})"
-                return PartialValidationResult(
-                    "fail", reason=f"it is classified as {said}{scored}", score=score
-                )
+                return failed(f"it is classified as {said}{scored}", score)
         return PASS
 
     def _is_refused(self, label: str, score: float | None) -> bool:
         refuse = self._refuse
         if not label and isinstance(refuse, (AbstractSet, Mapping)):
-            message = (
+            raise ValidatorError(
                 f"{self.name!r}: the classifier answered a bare score, {score}, and refuse= names "
-                "labels; give refuse= the least score that fails"
+                "labels; for bare scores, give refuse= the lowest score that fails"
             )
-            raise ValidatorError(message)
         if isinstance(refuse, Mapping):
             return label in refuse and (score is None or score >= refuse[label])
         if isinstance(refuse, AbstractSet):
@@ -117,7 +109,7 @@ class Classifier(Requirement):
 
 
 def _labels(answer: Any) -> list[tuple[str, float | None]]:
-    """What a classifier may answer, as labels with their scores."""
+    """Return a classifier's answer as labels with their scores."""
     match answer:
         case str():
             return [(answer, None)]
@@ -131,11 +123,10 @@ def _labels(answer: Any) -> list[tuple[str, float | None]]:
             return [(label, float(score))]
         case list() | tuple():  # several labels, or none
             return [label for one in answer for label in _labels(one)]
-    message = (
+    raise ValidatorError(
         f"a classifier answered {answer!r}; return a label, a score, (label, score), "
         "{'label': …, 'score': …}, or a list of those"
     )
-    raise ValidatorError(message)
 
 
 def classifier(
@@ -149,21 +140,20 @@ def classifier(
 ) -> Requirement:
     """Make a requirement of a classifier: any function from a text to a label or a score.
 
-    It runs on a thread, so that it does not stop the event loop. Chunks that wait for it at the same
-    time are classified together. Chunks overlap, so `fn` must not keep state of the stream.
+    It runs on a thread, so that it does not block the event loop. Chunks that wait at the same time
+    are classified together. Chunks overlap, so `fn` must not keep state of the stream.
 
     Args:
         fn: From a chunk's text to a label, a score, ``(label, score)``, ``{"label": …, "score": …}``
             or a list of those; with `batched`, from a list of texts to a list of such answers.
-        refuse: What fails: a set of labels, labels with the least score that fails, or for bare
-            scores the least that does.
+        refuse: The labels that fail, as a set or as a mapping to the lowest score that fails; for bare
+            scores, the lowest score that fails.
         description: What is required, in words; by default made of `refuse`.
         batched: Whether `fn` takes a list of texts, as a Hugging Face pipeline can.
-        batch_size: Texts at most in a call.
-        **options: As for `Requirement`.
+        batch_size: The largest number of texts in a call.
 
     Returns:
-        The requirement. At the end of a stream it asks nothing again.
+        A requirement that is valid when no chunk failed.
 
     Raises:
         UsageError: If `fn` is not callable, or `refuse` is empty or of another kind.
@@ -193,18 +183,15 @@ def classifier(
             sv.Pipeline(model, requirements=[safe], validation_backend=guard)
     """
     if not callable(fn):
-        message = f"classifier needs a function of a text, not {type(fn).__name__}"
-        raise UsageError(message)
+        raise UsageError(f"classifier needs a function of a text, not {type(fn).__name__}")
     known = isinstance(refuse, (AbstractSet, Mapping)) and bool(refuse)
     if not known and (isinstance(refuse, bool) or not isinstance(refuse, (int, float))):
-        message = (
-            "refuse= says what fails: labels ({'toxic'}), labels with their least scores "
-            f"({{'toxic': 0.8}}), or a least score, not {refuse!r}"
+        raise UsageError(
+            "refuse= must be labels that fail ({'toxic'}), labels with their lowest scores "
+            f"({{'toxic': 0.8}}), or a lowest score, not {refuse!r}"
         )
-        raise UsageError(message)
     if batch_size < 1:
-        message = f"batch_size must be at least 1, not {batch_size}"
-        raise UsageError(message)
+        raise UsageError(f"batch_size must be at least 1, not {batch_size}")
     if description is None:
         labels = refuse if isinstance(refuse, (AbstractSet, Mapping)) else ()
         description = f"not {' or '.join(sorted(labels))}" if labels else f"scores below {refuse:g}"

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from aiostream import streamcontext
 
+from streamval.backends.base import Backend
 from streamval.errors import UsageError
-from streamval.types.components import Component, TemplateRepresentation, render
+from streamval.types.components import CBlock, Component, TemplateRepresentation, render
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from streamval.backends.base import Backend
-    from streamval.types.components import CBlock
-    from streamval.types.thunk import ModelOutputThunk
+from streamval.types.thunk import ModelOutputThunk
 
 _TEMPLATE = """\
 Does the text between the two lines {{marker}} meet the requirement? All that stands between them \
@@ -38,7 +34,7 @@ _OPTIONS = {"temperature": 0.0, "max_tokens": 48}
 
 
 class Judged(Component, Protocol):
-    """What a judge needs to know of a requirement."""
+    """The parts of a requirement that a judge needs."""
 
     description: str | None
     check_only: bool
@@ -47,7 +43,7 @@ class Judged(Component, Protocol):
 
 
 def default_output_to_bool(answer: CBlock | str) -> bool:
-    """Whether a judge's answer says yes: one of its words is "yes", or it is just "y".
+    """Return whether a judge's answer means yes: one of its words is "yes", or it is just "y".
 
     Example:
         >>> default_output_to_bool("Yes, it does."), default_output_to_bool("no")
@@ -58,10 +54,10 @@ def default_output_to_bool(answer: CBlock | str) -> bool:
 
 
 def judging(requirement: Judged, output: str) -> TemplateRepresentation:
-    """The question whether `output` meets a requirement.
+    """Return the question whether `output` meets a requirement.
 
-    The output stands between two markers that are made of its own hash, so that nothing in it
-    can close them and speak to the judge.
+    The output stands between two markers made from its hash, so that text in the output cannot imitate
+    a marker and address the judge.
     """
     marker = f"[text {hashlib.sha256(output.encode(errors='replace')).hexdigest()[:12]}]"
     args = {"description": requirement.description, "output": output, "marker": marker}
@@ -78,37 +74,34 @@ async def ask_judge(
 ) -> ValidationResult:
     """Ask `backend` whether the output in `ctx` meets the requirement.
 
-    The judge is cut off as soon as it has answered. One whose answer says neither yes nor no, or
+    The judge is cut off as soon as it has answered. An answer that is neither yes nor no, or
     cannot be read, does not pass: the result keeps that as its `error`.
 
     Returns:
-        The verdict. Its reason is what the judge says after its no, or the requirement's own
-        words where it says no more.
+        The verdict. Its reason is the text after the judge's "no", or else the requirement's
+        description.
 
     Raises:
         UsageError: If there is no description, or no backend to ask.
     """
     if not requirement.description or backend is None:
-        message = (
+        raise UsageError(
             f"{requirement!r} cannot judge the whole output: give it a validation_fn, override "
             "validate(), or give it a description and a backend to ask"
         )
-        raise UsageError(message)
     output = ctx.last_output()
     if output is not None and isinstance(output.value, bytes):
-        message = f"{requirement!r} is judged by a model that reads text, and the output is sound"
-        raise UsageError(message)
+        raise UsageError(
+            f"{requirement!r} is judged by a model that reads text, and the output is sound"
+        )
     about = copy(requirement)
     about._output = str(ctx.last_output() or "")  # noqa: SLF001  what format_for_llm() asks about
     thunk, judged = await backend.generate_from_context(
-        render(about),
-        Context(),
-        format=format,
-        model_options={**_OPTIONS, **(model_options or {})},
+        render(about), Context(), format=format, model_options={**_OPTIONS, **(model_options or {})}
     )
     reads_words = requirement.output_to_bool is default_output_to_bool
     answer = await (_first_line(thunk) if reads_words and format is None else thunk.avalue())
-    # What is checked only must not come into a prompt, and this reason will.
+    # The description of a `check_only` requirement must not reach a prompt, and this reason will.
     of = "a requirement" if requirement.check_only else requirement.description
     reason: str | None = f"judged not to meet: {of}"
     error: Any = None
@@ -116,7 +109,7 @@ async def ask_judge(
         passed = requirement.output_to_bool(answer)
         if reads_words and _words(answer)[:1] == ["no"]:
             passed = False  # "no, yes would be too much"
-    except Exception as unreadable:  # a judge that cannot be read has not passed it
+    except Exception as unreadable:  # an answer that cannot be read does not pass
         passed, error = False, unreadable
     if passed:
         reason = None
@@ -130,7 +123,7 @@ async def ask_judge(
 
 
 async def _first_line(thunk: ModelOutputThunk) -> str:
-    """The judge's answer up to the end of its first line, or its first word if that is yes."""
+    """Return the judge's answer up to the end of its first line, or its first word if that is yes."""
     if thunk.is_computed():
         return str(thunk)
     answer = ""

@@ -1,30 +1,24 @@
-"""Limits on how much may be said: words, sentences, characters."""
+"""Limits on how much an output may say: words, sentences, characters."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from streamval.chunkers.chunking import start_chunker
 from streamval.errors import UsageError
-from streamval.requirements.base import Requirement, simple_validate
-from streamval.requirements.function import PASS, UNKNOWN
-from streamval.types.results import PartialValidationResult, ValidationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamval.backends.base import Backend
-    from streamval.types.context import Context
+from streamval.requirements.base import Requirement
+from streamval.requirements.chunk_rule import ChunkRule, failed
+from streamval.types.context import Context
+from streamval.types.results import PASS, UNKNOWN, PartialValidationResult, ValidationResult
 
 
-class Limit(Requirement):
-    """At least and at most so many of something.
+class Limit(ChunkRule):
+    """Limits the number of something.
 
-    Fails with the chunk that goes over the upper limit; passes early where there is only a lower
-    one and it is reached. A lower limit not reached is found at the end.
-
-    Under an upper limit every chunk is unknown, as the next may go over: with ``hold=True`` nothing
-    is delivered before the end. With a lower limit alone, nothing before it is reached.
+    Fails with the chunk that exceeds the upper limit. A lower limit that is not reached is found at
+    the end. A chunk is unknown while an upper limit may still be exceeded, or a lower one is not
+    reached: with ``hold=True`` nothing is delivered before that is settled.
     """
 
     judges = str
@@ -38,65 +32,65 @@ class Limit(Requirement):
         **options: Any,
     ) -> None:
         if at_least is None and at_most is None:
-            message = f"say how many {what}: at_least=, at_most= or both"
-            raise UsageError(message)
+            raise UsageError(f"give the number of {what}: at_least=, at_most= or both")
         if min(at_least or 0, at_most or 0) < 0 or (at_least or 0) > (at_most or at_least or 0):
-            message = f"no output has at least {at_least} and at most {at_most} {what}"
-            raise UsageError(message)
-        bounds = [
-            f"{word} {bound}"
-            for word, bound in (("at least", at_least), ("at most", at_most))
-            if bound is not None
-        ]
-        super().__init__(
-            f"{' and '.join(bounds)} {what}", simple_validate(self._judge_whole), **options
-        )
+            raise UsageError(f"no output has at least {at_least} and at most {at_most} {what}")
+        super().__init__(f"{bounds(at_least, at_most)} {what}", **options)
         self._what = what
         self._count = count
         self._at_least = at_least or 0
         self._at_most = at_most
         self._seen = 0
 
-    def stream_validate(
-        self, chunk: str, *, backend: Backend | None, ctx: Context | None
-    ) -> PartialValidationResult:
-        """Count on."""
-        del backend, ctx
+    def check(self, chunk: str) -> PartialValidationResult:
+        """Add the chunk's count to that of the chunks before it."""
         self._seen += self._count(chunk)
-        if self._at_most is not None:
-            if self._seen > self._at_most:
-                reason = f"{self._seen} {self._what}, where {self._at_most} are allowed"
-                return PartialValidationResult("fail", reason=reason)
-            return UNKNOWN
-        return PASS if self._seen >= self._at_least else UNKNOWN
+        if self._at_most is None:
+            return PASS if self._seen >= self._at_least else UNKNOWN
+        return UNKNOWN if self._seen <= self._at_most else self._too_many(self._seen)
 
-    def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
+    def check_whole(self, text: str) -> PartialValidationResult:
+        """Count the whole text."""
         count = self._count(text)
         if count < self._at_least:
-            return False, f"only {count} {self._what}, where {self._at_least} are needed"
+            return failed(f"only {count} {self._what}, where {self._at_least} are needed")
         if self._at_most is not None and count > self._at_most:
-            return False, f"{count} {self._what}, where {self._at_most} are allowed"
-        return True
+            return self._too_many(count)
+        return PASS
+
+    def _too_many(self, count: int) -> PartialValidationResult:
+        return failed(f"{count} {self._what}, where {self._at_most} are allowed")
+
+
+def bounds(at_least: float | None, at_most: float | None) -> str:
+    """Return limits in words.
+
+    Example:
+        >>> bounds(2, 4), bounds(None, 80)
+        ('at least 2 and at most 4', 'at most 80')
+    """
+    limits = (("at least", at_least), ("at most", at_most))
+    return " and ".join(
+        f"{word} {bound if isinstance(bound, int) else format(bound, 'g')}"
+        for word, bound in limits
+        if bound is not None
+    )
 
 
 def word_limit(
     *, at_least: int | None = None, at_most: int | None = None, **options: Any
 ) -> Requirement:
-    """At least and at most so many words (runs of characters without whitespace).
+    """Limit the number of words (runs of characters without whitespace).
 
     Counts the words of each chunk, so the chunks must not cut through words: with a pipeline
     chunking of `None`, give it ``chunking="word"``.
 
     Args:
-        at_least: Words at least. One that is not reached is found at the end.
-        at_most: Words at most. The chunk that goes over fails.
-        **options: As for `Requirement`.
-
-    Returns:
-        The requirement.
+        at_least: The fewest words. Judged at the end.
+        at_most: The most words. The chunk that exceeds it fails.
 
     Raises:
-        UsageError: If there is neither bound, or no output could be within both.
+        UsageError: If there is neither limit, or no output could be within both.
 
     Example:
         >>> word_limit(at_most=100).description
@@ -108,21 +102,17 @@ def word_limit(
 def sentence_limit(
     *, at_least: int | None = None, at_most: int | None = None, **options: Any
 ) -> Requirement:
-    """At least and at most so many sentences, as `SentenceChunker` finds them.
+    """Limit the number of sentences, as `SentenceChunker` finds them.
 
-    Counts the sentences of each chunk, so the chunks must not cut through sentences: with a pipeline
-    chunking of ``"word"`` or `None`, give it ``chunking="sentence"``.
+    Counts the sentences of each chunk, so the chunks must not cut through sentences: with a
+    pipeline chunking of ``"word"`` or `None`, give it ``chunking="sentence"``.
 
     Args:
-        at_least: Sentences at least. One that is not reached is found at the end.
-        at_most: Sentences at most. The chunk that goes over fails.
-        **options: As for `Requirement`.
-
-    Returns:
-        The requirement.
+        at_least: The fewest sentences. Judged at the end.
+        at_most: The most sentences. The chunk that exceeds it fails.
 
     Raises:
-        UsageError: If there is neither bound, or no output could be within both.
+        UsageError: If there is neither limit, or no output could be within both.
 
     Example:
         >>> sentence_limit(at_least=2, at_most=4).description
@@ -134,18 +124,14 @@ def sentence_limit(
 def char_limit(
     *, at_least: int | None = None, at_most: int | None = None, **options: Any
 ) -> Requirement:
-    """At least and at most so many characters, the whitespace between chunks not counted.
+    """Limit the number of characters, whitespace not counted.
 
     Args:
-        at_least: Characters at least. One that is not reached is found at the end.
-        at_most: Characters at most. The chunk that goes over fails.
-        **options: As for `Requirement`.
-
-    Returns:
-        The requirement.
+        at_least: The fewest characters. Judged at the end.
+        at_most: The most characters. The chunk that exceeds it fails.
 
     Raises:
-        UsageError: If there is neither bound, or no output could be within both.
+        UsageError: If there is neither limit, or no output could be within both.
 
     Example:
         >>> char_limit(at_most=280).description
@@ -157,31 +143,25 @@ def char_limit(
 
 
 def finished(**options: Any) -> Requirement:
-    """The model has come to its end by itself: it was not cut off by a limit on tokens.
+    """Require that the model ended by itself, and was not cut off by a token limit.
 
-    Judged at the end, by the backend's finish reason. It passes where the backend has none to give.
-
-    Args:
-        **options: As for `Requirement`.
-
-    Returns:
-        The requirement.
+    Judged at the end, by the backend's finish reason. Passes where the backend reports none.
 
     Example:
         >>> finished().description
         'the model comes to its end'
     """
-    return Requirement("the model comes to its end", _judge_finish, **options)
+    return Requirement("the model comes to its end", _check_finish, **options)
 
 
-def _judge_finish(ctx: Context) -> ValidationResult:
+def _check_finish(ctx: Context) -> ValidationResult:
     output = ctx.last_output()
     cut = output is not None and output.generation.finish_reason in ("length", "max_tokens")
     return ValidationResult(not cut, reason="cut off by the limit on tokens" if cut else None)
 
 
 def count_sentences(text: str) -> int:
-    """How many sentences a text has.
+    """Count the sentences of a text.
 
     Example:
         >>> count_sentences("Dr. Brown left. Nobody saw it.")

@@ -1,22 +1,18 @@
-"""A model judges: `LLMaJRequirement` by its words, `ALoraRequirement` by an adapter that was trained to."""
+"""Requirements that a model judges: `LLMaJRequirement` with a prompt, `ALoraRequirement` with an adapter."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
+from streamval.backends.base import Backend
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
-from streamval.requirements.function import PASS, UNKNOWN
 from streamval.requirements.judge import ask_judge
 from streamval.types.context import Context, Message
-from streamval.types.results import PartialValidationResult, ValidationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from streamval.backends.base import Backend
+from streamval.types.results import PASS, UNKNOWN, PartialValidationResult, ValidationResult
 
 THRESHOLD = 0.5
 """A likelihood above this passes."""
@@ -25,18 +21,16 @@ THRESHOLD = 0.5
 class LLMaJRequirement(Requirement):
     """A requirement that a model judges ("LLM as a judge").
 
-    A plain string, or a `Requirement` without a function, is judged so as well, at the end of
-    the stream. Opt in to `streaming` to have each chunk judged as it arrives, by itself and
-    without the chunks around it: that costs a call to the model for each, unless `when` says
-    that a chunk cannot matter.
+    A plain string, or a `Requirement` without a function, is judged in the same way at the end of
+    the stream. With `streaming` each chunk is judged as it arrives, by itself: one call of the model
+    for each chunk, unless `when` is false for it.
 
     Args:
         description: What is required, in words.
         streaming: Judge each chunk; the whole output is judged at its end as well.
-        when: With `streaming`, a cheap check of a chunk's text: False lets the chunk pass
+        when: With `streaming`, a cheap check of a chunk's text: where it is false, the chunk passes
             without asking the model.
-        max_concurrency: With `streaming`, how many chunks may be with the judge at once.
-        **options: As for `Requirement`.
+        max_concurrency: With `streaming`, how many chunks the model may judge at once.
 
     Raises:
         UsageError: If there is no description, or `when` without `streaming`.
@@ -60,14 +54,13 @@ class LLMaJRequirement(Requirement):
         **options: Any,
     ) -> None:
         if not description or not description.strip():
-            message = "a judge needs a description of what is required"
-            raise UsageError(message)
+            raise UsageError("a judge needs a description of what is required")
         if when is not None and not streaming:
-            message = "when= picks the chunks to be judged: write streaming=True with it"
-            raise UsageError(message)
+            raise UsageError("when= picks the chunks to be judged: write streaming=True with it")
         if options.get("validation_fn") is not None:
-            message = "a model judges an LLMaJRequirement; a validation_fn belongs to Requirement"
-            raise UsageError(message)
+            raise UsageError(
+                "a model judges an LLMaJRequirement; a validation_fn belongs to Requirement"
+            )
         super().__init__(description, max_concurrency=max_concurrency, **options)
         self._streaming = streaming
         self._when = when
@@ -75,7 +68,7 @@ class LLMaJRequirement(Requirement):
     def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult | Awaitable[PartialValidationResult]:
-        """Ask about the chunk, where streaming and worth it. Otherwise no model is asked."""
+        """Ask about the chunk, with `streaming` and where `when` is true."""
         if not self._streaming:
             return UNKNOWN
         if self._when is not None and not self._when(chunk):
@@ -88,10 +81,7 @@ class LLMaJRequirement(Requirement):
         result = await ask_judge(self, backend, (ctx or Context()).with_output(chunk))
         reason = f"{result.reason} ({result.error})" if result.error else result.reason
         return PartialValidationResult(
-            "pass" if result else "fail",
-            reason=reason,
-            thunk=result.thunk,
-            context=result.context,
+            "pass" if result else "fail", reason=reason, thunk=result.thunk, context=result.context
         )
 
 
@@ -106,7 +96,6 @@ class ALoraRequirement(Requirement):
     Args:
         description: What is required, in words.
         adapter: The adapter's name among the backend's `adapters`.
-        **options: As for `Requirement`.
 
     Raises:
         UsageError: If there is no description.
@@ -122,8 +111,7 @@ class ALoraRequirement(Requirement):
         self, description: str, *, adapter: str = "requirement_check", **options: Any
     ) -> None:
         if not description or not description.strip():
-            message = "an adapter needs a description of what is required"
-            raise UsageError(message)
+            raise UsageError("an adapter needs a description of what is required")
         super().__init__(description, **options)
         self.adapter = adapter
 
@@ -171,16 +159,15 @@ class ALoraRequirement(Requirement):
         except ValueError:
             found = None
         if found is None or not 0 <= found <= 1:
-            message = (
+            raise ValidatorError(
                 f"the adapter {self.adapter!r} answered {answer.strip()[:80]!r}; expected JSON "
                 'with a likelihood from 0 to 1, such as {"requirement_likelihood": 0.9}'
             )
-            raise ValidatorError(message)
         return found
 
 
 def _number(answer: Any) -> float | None:
-    """The likelihood in an adapter's answer, wherever it stands."""
+    """Return the likelihood in an adapter's answer, at any depth."""
     if isinstance(answer, dict):
         for name in ("requirement_likelihood", "score"):
             found = answer.get(name)

@@ -1,47 +1,41 @@
 """Requirements against leaks: secrets, personal data, links to other hosts.
 
-All of these look at words, whatever the pipeline's chunks, so a key that arrives in four pieces is
-one word by the time it is judged. And all hold by default: what may turn out to be a leak is kept
-from the consumer until it is certain that it is none.
+All of them judge words, whatever the pipeline's chunks, so a key that arrives in four pieces is one
+word when it is judged. All of them hold by default: text that may turn out to be a leak is kept from
+the consumer until the verdict is certain.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from streamval.errors import UsageError
-from streamval.requirements.base import Requirement, simple_validate
-from streamval.requirements.function import PASS, UNKNOWN
-from streamval.requirements.leaks import (
+from streamval.requirements.base import Requirement
+from streamval.requirements.chunk_rule import ChunkRule, failed
+from streamval.requirements.leak_patterns import (
     UNFINISHED_KEY,
     UNFINISHED_NUMBER,
+    Find,
     PersonalData,
     key_finder,
     normalised,
 )
-from streamval.types.results import PartialValidationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamval.backends.base import Backend
-    from streamval.requirements.leaks import Find
-    from streamval.types.context import Context
+from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
 
 WINDOW = 64
-"""Words that are looked at together: an IBAN, letter by letter with dashes between, has that many."""
-
+"""Words that are judged together: an IBAN with a dash after each letter has that many."""
 
 LONG_WORD = 128
-"""Characters of a word that are looked at again together with the words after it."""
+"""Characters at the end of a word that are judged again together with the words after it."""
 
 
-class NoLeak(Requirement):
-    """Nothing of a kind may be said. Judges word by word, together with the words before it.
+class NoLeak(ChunkRule):
+    """Forbids one kind of data. Judges word by word, together with the words before it.
 
-    A word that may be the beginning of something longer is unknown, and so, with `hold` (the
-    default), not delivered before the word that settles it.
+    A word that may be the beginning of such data is unknown and so, with `hold` (the default), not
+    delivered before the word that settles it.
     """
 
     judges = str
@@ -50,44 +44,39 @@ class NoLeak(Requirement):
         self, description: str, find: Find, unfinished: re.Pattern[str], **options: Any
     ) -> None:
         options = {"check_only": True, "hold": True, "chunking": "word", **options}
-        super().__init__(description, simple_validate(self._judge_whole), **options)
+        super().__init__(description, **options)
         self._find = find
         self._unfinished = unfinished
         self._words: tuple[str, ...] = ()
 
-    def stream_validate(
-        self, chunk: str, *, backend: Backend | None, ctx: Context | None
-    ) -> PartialValidationResult:
-        """Look at the last words."""
-        del backend, ctx
+    def check(self, chunk: str) -> PartialValidationResult:
+        """Judge the last words."""
         chunk = normalised(chunk)
         text = " ".join((*self._words, chunk))
-        # Of a long word only the end is looked at again, so that cost stays linear.
+        # Only the end of a long word is kept, so that cost stays linear.
         self._words = (*self._words, chunk[-LONG_WORD:])[-WINDOW:]
         kind = self._find(text, len(text) - len(chunk))
         if kind is not None:
-            return PartialValidationResult("fail", reason=f"it contains {kind}")
+            return failed(f"it contains {kind}")
         return UNKNOWN if self._unfinished.search(text) else PASS
 
-    def _judge_whole(self, text: str) -> bool | tuple[bool, str]:
+    def check_whole(self, text: str) -> PartialValidationResult:
+        """Judge the whole text."""
         kind = self._find(" ".join(normalised(text).split()))
-        return True if kind is None else (False, f"it contains {kind}")
+        return PASS if kind is None else failed(f"it contains {kind}")
 
 
 def no_secrets(**options: Any) -> Requirement:
-    """No API keys, tokens or private keys, by the patterns of Kingfisher.
+    """Forbid API keys, tokens and private keys, by the patterns of Kingfisher.
 
-    It knows some two hundred kinds (OpenAI's, Anthropic's, Google's, GitHub's, AWS's, …) by what
-    they look like, and none by the name of a variable. The reason names the kind of secret, never
-    the secret. Holds by default.
+    It recognises some two hundred kinds (OpenAI's, Anthropic's, Google's, GitHub's, AWS's, …) by
+    their format, not by the name of a variable. The reason names the kind of secret, never the
+    secret. Holds by default.
 
-    Needs the extra ``streamval-llm[privacy]``. Making the first one takes half a second.
-
-    Args:
-        **options: As for `Requirement`.
+    Needs the extra ``streamval-llm[privacy]``. The first call takes half a second.
 
     Raises:
-        UsageError: If it is not installed.
+        UsageError: If the extra is not installed.
 
     Example:
         >>> no_secrets().hold
@@ -97,7 +86,7 @@ def no_secrets(**options: Any) -> Requirement:
 
 
 def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
-    """No e-mail addresses, telephone numbers, payment card numbers or IBANs.
+    """Forbid e-mail addresses, telephone numbers, payment card numbers and IBANs.
 
     Telephone numbers are found by phonenumbers (Google's library), card numbers and IBANs by
     their check digits (ISO/IEC 7812-1, ISO 13616; python-stdnum), however their groups are
@@ -109,10 +98,9 @@ def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
     Args:
         region: Country (ISO 3166-1, two letters) whose numbers are recognised without a prefix
             such as +49 or 0049.
-        **options: As for `Requirement`.
 
     Raises:
-        UsageError: If it is not installed, or the region is unknown.
+        UsageError: If the extra is not installed, or the region is unknown.
 
     Example:
         >>> no_personal_data("US").description
@@ -122,29 +110,25 @@ def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
 
 
 def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:
-    """Links lead to these hosts only, or to hosts under them. Holds by default.
+    """Allow links to these hosts and their subdomains only. Holds by default.
 
     Args:
         hosts: Such as ``["example.org"]``, which allows ``docs.example.org`` as well.
-        **options: As for `Requirement`.
 
     Raises:
-        UsageError: If there are none, or one of them is no host.
+        UsageError: If there are no hosts, or one of them is not a host name.
 
     Example:
         >>> allowed_hosts(["example.org"]).description
         'links lead to example.org only'
     """
     if isinstance(hosts, str):
-        message = f"allowed_hosts takes a list; write allowed_hosts([{hosts!r}])"
-        raise UsageError(message)
+        raise UsageError(f"allowed_hosts takes a list; write allowed_hosts([{hosts!r}])")
     allowed = [host.strip().casefold().rstrip(".") for host in hosts]
     if not allowed or not all(re.fullmatch(r"[\w.-]+", host) for host in allowed):
-        message = f"allowed_hosts needs hosts, such as 'example.org', not {allowed}"
-        raise UsageError(message)
+        raise UsageError(f"allowed_hosts needs hosts, such as 'example.org', not {allowed}")
 
     def find(text: str, new: int = 0) -> str | None:
-        del new
         for found in _URL.finditer(text):
             host = _host(found[1])
             if host and not any(host == known or host.endswith(f".{known}") for known in allowed):
@@ -157,7 +141,7 @@ def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:
 
 
 _NEVER = re.compile(r"(?!)")
-# Browsers read a backslash as a slash, and need none behind http: at all.
+# Browsers read a backslash as a slash, and accept http: without slashes.
 _URL = re.compile(
     r"""
     (?: \bhttps?:[/\\]*                              # a link to the web
@@ -172,7 +156,7 @@ _URL = re.compile(
 
 
 def _host(address: str) -> str:
-    """The host of what stands behind a link's slashes, whatever the text around it adds."""
+    """Return the host in the text behind a link's slashes, without the punctuation around it."""
     host = re.split(r"[/\\?#]", address, maxsplit=1)[0].rpartition("@")[2]
     host = re.sub(r":\d*$", "", host.rstrip(".,;:!?*_~’…"))
     return host.strip(".*_~").casefold()

@@ -1,34 +1,28 @@
-"""The output becomes an instance of a type: judged while it is written."""
+"""Requires JSON for a type, and judges it while it is written."""
 
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamval.chunkers.json import JSONDelta
 from streamval.requirements.base import Requirement
-from streamval.requirements.function import PASS, UNKNOWN
+from streamval.requirements.chunk_rule import ChunkRule, failed
 from streamval.structured.schema import Schema, SchemaWatch
-from streamval.types.results import PartialValidationResult, ValidationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamval.backends.base import Backend
-    from streamval.chunkers.json import JSONDelta
-    from streamval.types.context import Context
+from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
 
 
-class MatchesSchema(Requirement):
-    """The output is JSON that pydantic makes an instance of a type of.
+class MatchesSchema(ChunkRule):
+    """Requires JSON that pydantic can turn into an instance of a type.
 
-    Fails at the first value that can not become one: a wrong type, a broken constraint, a field
-    that is not allowed, a string that none of the allowed words begins with, one item too many,
-    a required field missing where an object ends, or a character that is no JSON. The reason names
-    the path, the rule and the value.
+    Fails at the first value from which no instance can follow: a wrong type, a broken constraint, a
+    field that is not allowed, a string whose beginning matches no allowed string, one item too
+    many, a required field missing where an object ends, or invalid JSON. The reason names the path,
+    the rule and the value.
 
-    Unknown until all of it is there and right, so with ``hold=True`` nothing is delivered before.
-    Takes chunks of any kind; with ``chunking=None`` it judges each delta. Text around the JSON, as
-    a preamble or a code fence, is skipped.
+    Chunks are unknown until the JSON is complete and valid, so with ``hold=True`` nothing is
+    delivered before. Takes chunks of any kind; with ``chunking=None`` it judges each delta. Text
+    around the JSON, such as a preamble or a code fence, is skipped.
     """
 
     judges = str
@@ -49,14 +43,11 @@ class MatchesSchema(Requirement):
 
     @property
     def resumable(self) -> bool:  # type: ignore[override]
-        """Not where the value that failed had begun before the chunk: a prefix cannot take it back."""
+        """False if the failed value began in an earlier chunk, which a prefix would keep."""
         return self._watch is None or not self._watch.begun_before
 
-    def stream_validate(
-        self, chunk: str | JSONDelta, *, backend: Backend | None, ctx: Context | None
-    ) -> PartialValidationResult:
-        """Read on. A chunk that has been read as JSON already is not read again."""
-        del backend, ctx
+    def check(self, chunk: str | JSONDelta) -> PartialValidationResult:
+        """Read the next chunk. A `JSONDelta` has been parsed already."""
         if self._watch is None:
             self._watch = SchemaWatch(self.schema)
         text = chunk if isinstance(chunk, str) else chunk.separator + chunk.text
@@ -66,44 +57,32 @@ class MatchesSchema(Requirement):
         else:
             complaint = self._watch.take(text, reading)
         if complaint is not None:
-            return PartialValidationResult("fail", reason=complaint)
+            return failed(complaint)
         return PASS if self._watch.complete else UNKNOWN
 
-    async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,
-        model_options: Mapping[str, Any] | None = None,
-    ) -> ValidationResult:
-        """Let pydantic judge all of it, unless it has done so as the last bracket came."""
-        del backend, format, model_options
-        text = str(ctx.last_output() or "")
-        if self._has_seen(text):
-            return ValidationResult(True)
-        complaint = self.schema.complaint(text)
-        return ValidationResult(complaint is None, reason=complaint)
+    def check_whole(self, text: str) -> PartialValidationResult:
+        """Let pydantic judge the text, unless it did so at the last bracket."""
+        complaint = None if self._has_seen(text) else self.schema.complaint(text)
+        return PASS if complaint is None else failed(complaint)
 
     def instance_in(self, text: str) -> Any:
-        """The instance in a text, or `None`: the one that was made as the text came, if it was."""
+        """Return the instance in a text, or `None`. The instance made from the stream is used, if any."""
         if self._watch is not None and self._has_seen(text):
             return self._watch.instance
         return self.schema.parse_or_none(text)
 
     def _has_seen(self, text: str) -> bool:
-        """Whether the JSON in a text has been judged as a whole, and was right."""
+        """Return whether the JSON in a text has been judged as a whole, and is valid."""
         watch = self._watch
         return watch is not None and watch.complete and text.startswith(watch.text)
 
 
 def matches(wanted: Any, description: str | None = None, **options: Any) -> MatchesSchema:
-    """The output is JSON for a pydantic model, or any type that pydantic knows.
+    """Require JSON for a pydantic model, or any type that pydantic knows.
 
     Args:
         wanted: The type.
-        description: What is required, in words.
-        **options: As for `Requirement`.
+        description: What is required, in words; by default made of the type's name.
 
     Raises:
         UsageError: If pydantic does not know the type.
@@ -117,13 +96,7 @@ def matches(wanted: Any, description: str | None = None, **options: Any) -> Matc
 
 
 def valid_json(**options: Any) -> Requirement:
-    """The output is JSON, whatever it says. Fails at the first character that is none.
-
-    Args:
-        **options: As for `Requirement`.
-
-    Returns:
-        The requirement.
+    """Require JSON, of any content. Fails at the first character that is not JSON.
 
     Example:
         >>> valid_json().description

@@ -2,14 +2,14 @@
 
 A request's way through these files::
 
-    completions ─ wire: what is asked ─ places: one to run in ─ Pipeline over an upstream's relay
+    completions ─ wire: the request ─ limiter: a slot ─ Pipeline over an upstream's relay
          ▲                                                            │ events
-         └──────── exchange: frames of what was released ◀────────────┘
+         └──────── exchange: frames of released chunks ◀──────────────┘
 
-`configuration` is what the file may say and `reading` reads it, `gateway` is the application with all its
-pages, `service` what they share, `endpoints` has the connections to the models behind and `upstream` speaks to
-one, `tools` judges tool calls, `metrics` counts, `server` starts, drains and stops. What may be relied on stands
-in README, and in `gateway`.
+`configuration` is the schema of the file and `config_file` reads it, `gateway` is the ASGI application,
+`service` is the state that its endpoints share, `endpoints` has the connections to models, `upstream`
+relays one request, `tools` judges tool calls, `metrics` counts, `server` starts, drains and stops. README
+and `gateway` list the guarantees.
 """
 
 import lazy_loader as _lazy

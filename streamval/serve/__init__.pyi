@@ -1,5 +1,4 @@
+from .config_file import read_configuration as read_configuration
 from .configuration import Configuration as Configuration
 from .gateway import Gateway as Gateway
-from .reading import ConfigurationError as ConfigurationError
-from .reading import read_configuration as read_configuration
 from .server import serve as serve

@@ -1,4 +1,4 @@
-"""The two endpoints that answer with completions: read what is asked, run it, and see whether the client goes."""
+"""The two endpoints that answer with completions: read the request, run it, notice when the client goes."""
 
 from __future__ import annotations
 
@@ -10,49 +10,42 @@ import secrets
 import time
 import traceback
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from streamval.aio.places import STOPPING, ClosedError, FullError
-from streamval.errors import (
-    BackendError,
-    ConnectionFailedError,
-    RateLimitError,
-    StallError,
-    StreamBrokenError,
-)
+from starlette.types import Receive, Scope, Send
+
+from streamval.errors import BackendError, RateLimitError, RefusedRequestError, RequestError
+from streamval.pipeline.run import Run
+from streamval.serve.configuration import ServedModel
 from streamval.serve.exchange import Exchange
-from streamval.serve.upstream import RefusedRequestError
-from streamval.serve.wire import BadRequestError, asked, error_object
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from streamval.pipeline.run import Run
-    from streamval.serve.configuration import ServedModel
-    from streamval.serve.service import Service
-    from streamval.serve.upstream import Relay
-    from streamval.serve.wire import Asked, Kind
+from streamval.serve.limiter import DRAINING
+from streamval.serve.service import Service
+from streamval.serve.upstream import Relay
+from streamval.wire import openai_chat, openai_text
+from streamval.wire.completions import Completion, CompletionRequest
+from streamval.wire.errors import error_answer, error_object
 
 log = logging.getLogger("streamval.serve")
 
 BODY_SECONDS = 30.0
-"""How long a client may take to send what it asks."""
+"""How long a client may take to send its request."""
 
 FAREWELL_SECONDS = 5.0
-"""How long a client has to read why its answer has ended: who reads nothing is not waited for."""
+"""How long the gateway waits for a client to read why its answer ended."""
 
+_READ = {"chat": openai_chat.read_request, "text": openai_text.read_request}
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
 class Completions:
-    """An endpoint that answers with completions: an ASGI application, as it has to see the client go.
+    """An endpoint for completions: an ASGI application, so that it notices when the client goes.
 
     Args:
-        service: Whose models, keys and places it uses.
-        kind: Which completions.
+        service: The models, the keys and the limiter.
+        kind: The kind of completions.
     """
 
-    def __init__(self, service: Service, kind: Kind) -> None:
+    def __init__(self, service: Service, kind: Completion) -> None:
         self._service, self._kind = service, kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,10 +57,10 @@ class Completions:
         exchange = Exchange(send, line.request_id)
         try:
             await self._answer(exchange, line, headers, receive)
-        except asyncio.CancelledError:  # by the server, whose time to drain is over
+        except asyncio.CancelledError:  # by the server, because the drain timeout expired
             line.outcome, line.status = line.outcome or "stopped", exchange.status or 503
             if not exchange.outcome:
-                await _farewell(exchange, 503, error_object(STOPPING, "server_error", "draining"))
+                await _end_with_error(exchange, 503, error_object(*DRAINING))
         finally:
             line.write()
 
@@ -83,73 +76,66 @@ class Completions:
                 async with asyncio.timeout(BODY_SECONDS):
                     body = await _body(receive, headers, most)
             except TimeoutError:
-                message = f"the body did not come within {BODY_SECONDS:g} seconds"
-                raise BadRequestError(message, status=408) from None
-            asking = asked(body, self._kind)
-            line.model, line.stream = asking.model, asking.stream
-            run, relay, model = service.run_for(asking)
-            work = self._run(exchange, line, asking, run, relay, model, headers)
+                raise RequestError(
+                    f"the body did not come within {BODY_SECONDS:g} seconds", status=408
+                ) from None
+            request = _READ[self._kind](body)
+            line.model, line.stream = request.model, request.stream
+            run, relay, model = service.run_for(request)
+            work = self._run(exchange, line, request, run, relay, model, headers)
             await _unless_gone(work, receive, line)
         except _GoneError:
             line.outcome = "client gone"
-        except ClosedError:
-            line.outcome, line.status = "refused", 503
-            await exchange.refuse(503, error_object(STOPPING, "server_error", "draining"))
-        except FullError as error:
-            service.metrics.refused.labels("busy").inc()
-            line.outcome, line.status = "busy", 429
-            said = error_object(str(error), "rate_limit_error", "server_busy")
-            await exchange.refuse(429, said, {"retry-after": str(error.retry_after)})
-        except BadRequestError as error:
+        except RequestError as error:
             service.metrics.refused.labels(error.code or "bad_request").inc()
             line.outcome, line.status = "refused", error.status
-            said = error_object(str(error), "invalid_request_error", error.code, error.param)
-            await exchange.refuse(error.status, said)
+            content = error_object(str(error), error.kind, error.code, error.param)
+            await exchange.refuse(error.status, content, error.headers)
 
     async def _run(
         self,
         exchange: Exchange,
         line: RequestLog,
-        asking: Asked,
+        request: CompletionRequest,
         run: Run[Any],
         relay: Relay | None,
         model: ServedModel,
         headers: dict[str, str],
     ) -> None:
         service = self._service
-        async with service.places.one():
-            service.metrics.note_places()  # which other processes show as well
+        async with service.limiter.slot():
+            service.metrics.note_limiter()  # other processes show it as well
             names = tuple(requirement.name for requirement in run.requirements)
-            run.subscribe(service.metrics.of(asking.model, names))
+            run.subscribe(service.metrics.of(request.model, names))
             run.subscribe(line.note)
             if service.configuration.server.recent:
                 service.recent.add(run)
-            exchange.begin(asking, run, relay, model, wants_events="x-streamval-events" in headers)
+            exchange.begin(request, run, relay, model, wants_events="x-streamval-events" in headers)
             try:
                 await _within(service.configuration.server.run_seconds, run, exchange)
             except BackendError as error:
                 line.error = type(error).__name__
-                status, kind, said = _said_of(error)
-                log.warning("%s: %s", line.request_id, json.dumps(_words_of(error)))
+                status, content = error_answer(error)
+                log.warning("%s: %s", line.request_id, json.dumps(_logged(error)))
                 more = {}
                 if isinstance(error, RateLimitError) and error.retry_after is not None:
                     more["retry-after"] = str(round(error.retry_after))
-                await _farewell(exchange, status, error_object(said, kind), more)
+                await _end_with_error(exchange, status, content, more)
             except _TooLongError:
                 line.error = "TooLongError"
                 too_long = error_object("the answer takes too long", "server_timeout")
-                await _farewell(exchange, 504, too_long)
+                await _end_with_error(exchange, 504, too_long)
             except Exception as error:
                 line.error = type(error).__name__
                 log.error("%s: a run raised %s", line.request_id, json.dumps(_where(error)))  # noqa: TRY400
                 unjudged = error_object("the answer could not be judged", "server_error")
-                await _farewell(exchange, 500, unjudged)
+                await _end_with_error(exchange, 500, unjudged)
             finally:
                 line.status = exchange.status
                 line.outcome = line.outcome or exchange.outcome
-                service.metrics.runs.labels(asking.model, line.outcome or "stopped").inc()
+                service.metrics.runs.labels(request.model, line.outcome or "stopped").inc()
                 if line.first_chunk is not None:
-                    service.metrics.first_chunk.labels(asking.model).observe(line.first_chunk)
+                    service.metrics.first_chunk.labels(request.model).observe(line.first_chunk)
 
 
 class RequestLog:
@@ -166,17 +152,13 @@ class RequestLog:
         self._began = time.monotonic()
 
     def note(self, event: Any) -> None:
-        """Take from a run's events what the line says."""
+        """Keep what the line needs of an event."""
         if event.type == "chunk" and self.first_chunk is None:
             self.first_chunk = time.monotonic() - self._began
         elif event.type == "completed":
             self.attempts = event.attempts_used
             usage = event.usage
-            self.usage = (
-                usage.prompt_tokens or 0,
-                usage.completion_tokens,
-                usage.discarded_tokens,
-            )
+            self.usage = (usage.prompt_tokens or 0, usage.completion_tokens, usage.discarded_tokens)
 
     def write(self) -> None:
         """Write the line."""
@@ -221,16 +203,16 @@ async def _within(seconds: float, run: Run[Any], exchange: Exchange) -> None:
 
 
 class _GoneError(Exception):
-    """The client has gone before it had said what it asks."""
+    """The client went before it had sent its request."""
 
 
 async def _body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
-    """The request's body, if it is not too long.
+    """Return the request's body, if it is not too long.
 
     Raises:
-        BadRequestError: With status 413.
+        RequestError: With status 413.
     """
-    too_long = BadRequestError(f"the body is longer than {most:,} bytes", status=413)
+    too_long = RequestError(f"the body is longer than {most:,} bytes", status=413)
     if (
         headers.get("content-length", "0").isdecimal()
         and int(headers.get("content-length", 0)) > most
@@ -250,7 +232,7 @@ async def _body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
 
 
 async def _unless_gone(work: Any, receive: Receive, line: RequestLog) -> None:
-    """Do the work, unless the client goes: then it is cancelled, and waited for."""
+    """Run the work; if the client goes, cancel the work and wait for its end."""
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_until_gone(receive))
     try:
@@ -271,39 +253,23 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
-async def _farewell(
-    exchange: Exchange, status: int, said: dict[str, Any], headers: dict[str, str] | None = None
+async def _end_with_error(
+    exchange: Exchange, status: int, content: dict[str, Any], headers: dict[str, str] | None = None
 ) -> None:
-    """Say why an answer ends, unless the client does not read."""
+    """Send the error that ends an answer. Give up after `FAREWELL_SECONDS` if the client does not read."""
     with suppress(TimeoutError):
         async with asyncio.timeout(FAREWELL_SECONDS):
-            await exchange.break_off(status, said, headers)
+            await exchange.break_off(status, content, headers)
 
 
-def _words_of(error: BackendError) -> str:
-    """What the log says of an upstream's failure: not what it says of a client's request."""
+def _logged(error: BackendError) -> str:
+    """Return the log message for an upstream's failure, without text that may quote a client's request."""
     if isinstance(error, RefusedRequestError):
         return type(error).__name__
     return str(error)[:300]
 
 
 def _where(error: Exception) -> list[str]:
-    """What raised, and where: its words may quote what was judged."""
+    """Return the type and place of an exception, without its message, which may quote judged text."""
     frames = traceback.extract_tb(error.__traceback__)
     return [type(error).__name__, *(f"{f.filename}:{f.lineno} {f.name}" for f in frames[-6:])]
-
-
-def _said_of(error: BackendError) -> tuple[int, str, str]:
-    """Status, kind and words for a client: none of the upstream's, which were not judged."""
-    match error:
-        case RateLimitError():
-            return 429, "rate_limit_error", "the upstream asks for fewer requests"
-        case StallError():
-            return 504, "upstream_timeout", "the upstream is silent"
-        case RefusedRequestError():  # about what the client asked, before anything was written
-            return 400, "invalid_request_error", str(error)
-        case StreamBrokenError():
-            return 502, "upstream_error", "the upstream broke off"
-        case ConnectionFailedError():
-            return 502, "upstream_error", "the upstream does not answer"
-    return 502, "upstream_error", "the upstream failed"

@@ -1,33 +1,30 @@
-"""What the gateway's file may say, and what of it cannot work; `reading` reads it."""
+"""The schema of the gateway's file, and checks across its parts. `config_file` reads it."""
 
 from __future__ import annotations
 
 import json
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamval.chunkers.chunking import check_chunking
-from streamval.errors import UsageError
+from streamval.errors import RequestError, UsageError
 from streamval.pipeline.repair import Repair
 from streamval.requirements.base import Requirement
-from streamval.requirements.function import stream_check
+from streamval.requirements.by_name import object_in, requirement_named
+from streamval.requirements.chunk_rule import stream_check
 from streamval.requirements.llm_judge import LLMaJRequirement
-from streamval.requirements.named import requirement_named
 from streamval.serve.endpoints import endpoint_of
 from streamval.serve.tools import validators_of
 from streamval.serve.upstream import Upstream
-from streamval.serve.wire import OWN, REFUSED, BadRequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from streamval.wire.completions import NOT_SERVED, OWN
 
 KEY = r"^[!-~]{8,}$"
-"""A key: eight characters or more, of those that a header takes."""
+"""A key: at least eight characters that are valid in a header."""
 
-Place: TypeAlias = tuple[str | int, ...]
-"""Where in the file something stands: its names and indices, from the outside."""
+Location: TypeAlias = tuple[str | int, ...]
+"""A location in the file: names and indices, from the outside in."""
 
 Positive = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False, strict=True)]
@@ -38,28 +35,28 @@ class _Strict(BaseModel):
 
 
 class RepairSettings(_Strict):
-    """What follows a failure."""
+    """The repair after a failure."""
 
     loop_budget: Positive = 2
     mode: Literal["continue", "restart", "ask"] | None = None
 
     def repair(self) -> Repair:
-        """The same, for a pipeline."""
+        """Return these settings as a pipeline's `Repair`."""
         return Repair(self.loop_budget, self.mode)
 
 
 class ServedModel(_Strict):
-    """What clients ask for by its name.
+    """A model that clients name.
 
     Attributes:
-        upstream: Who speaks.
-        chunking: How its text is cut.
-        requirements: Who judges: names of ready requirements, or one of ``NAME: arguments``,
+        upstream: The upstream that generates.
+        chunking: The chunking of its text.
+        requirements: Names of ready requirements, or one of ``NAME: arguments``,
             ``judge: TEXT``, ``python: MODULE:NAME``.
-        judge_upstream: Whom judges ask; by default who speaks.
-        repair: What follows a failure; nothing, without it.
-        release: ``chunk``: each as soon as it has passed. ``all``: nothing before all of it is valid.
-        on_failure: ``refusal``: what was good stands, then the finish reason ``content_filter``.
+        judge_upstream: The upstream that judges ask; by default `upstream`.
+        repair: The repair after a failure; by default there is one attempt.
+        release: ``chunk``: send each chunk once it has passed. ``all``: send nothing before the answer is valid.
+        on_failure: ``refusal``: keep the valid chunks, end with the finish reason ``content_filter``.
             ``error``: an error.
     """
 
@@ -73,19 +70,19 @@ class ServedModel(_Strict):
 
 
 class ServerSettings(_Strict):
-    """Where and how much is served.
+    """The address, the keys and the limits of the server.
 
     Attributes:
-        keys: Of which a client must send one; none asks for none.
+        keys: A client must send one of them; an empty list means that no key is needed.
         max_runs: Runs at once.
-        max_waiting: Requests that may wait for a place; more are refused with 429.
-        max_body_bytes: Of a request.
-        drain_seconds: How long running requests have, once the server is told to stop.
+        max_waiting: Requests that may wait for a slot; more are refused with 429.
+        max_body_bytes: The largest body of a request.
+        drain_seconds: The drain timeout of running requests when the server stops.
         run_seconds: How long a run may take, with its repairs and with waiting for its client to read. It
-            ends an upstream that says nothing for ever, which a stall does not show.
-        ping_seconds: After how long a client whose network has vanished is noticed. On Linux it is also
-            how long a client may read nothing at all, once what lies between is full.
-        recent: How many runs the page shows, to whoever has a key: with their text, and with what was
+            ends an upstream that keeps sending empty deltas, which is not a stall.
+        ping_seconds: Seconds until a client without a network is noticed. On Linux it is also the longest
+            time that a client may read nothing once the network buffers are full.
+        recent: How many runs the page shows to clients with a key, including their text and the text that was
             withheld of it. 0 for no page.
     """
 
@@ -103,8 +100,7 @@ class ServerSettings(_Strict):
     @model_validator(mode="after")
     def _is_guarded(self) -> ServerSettings:
         if not self.keys and self.host not in ("127.0.0.1", "localhost", "::1"):
-            message = f"without keys it serves loopback only, and not {self.host}: set keys"
-            raise ValueError(message)
+            raise ValueError(f"without keys it serves loopback only, and not {self.host}: set keys")
         return self
 
 
@@ -117,10 +113,10 @@ class Configuration(_Strict):
 
 
 def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
-    """A requirement as the file writes it.
+    """Return a requirement as the file writes it.
 
     Raises:
-        UsageError: If it is none.
+        UsageError: If it is not a requirement.
 
     Example:
         >>> requirement_of({"forbidden_words": {"words": ["acme"]}}).description
@@ -129,13 +125,11 @@ def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
     if isinstance(written, str):
         return requirement_named(written)
     if len(written) != 1:
-        message = "write one requirement an entry: `- name`, or `- name: arguments`"
-        raise UsageError(message)
+        raise UsageError("write one requirement an entry: `- name`, or `- name: arguments`")
     ((name, given),) = written.items()
     if name == "judge":
         if not isinstance(given, str) or not given.strip():
-            message = "judge: needs a text that says what is required"
-            raise UsageError(message)
+            raise UsageError("judge: needs a text that says what is required")
         return LLMaJRequirement(given, streaming=True)
     if name == "python":
         return _imported(given)
@@ -143,33 +137,30 @@ def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
 
 
 def _imported(place: object) -> Requirement:
-    """A user's own requirement, by ``MODULE:NAME``: a `Requirement`, its class, or a plain function."""
+    """Return a user's own requirement: a `Requirement`, its class, or a plain function."""
     module, _, name = str(place).partition(":")
     if not module or not name:
-        message = f"python: needs MODULE:NAME, not {place!r}"
-        raise UsageError(message)
-    try:
-        found: Any = getattr(import_module(module), name)
-        if isinstance(found, type) and issubclass(found, Requirement):
+        raise UsageError(f"python: needs MODULE:NAME, not {place!r}")
+    found = object_in(str(place))
+    if isinstance(found, type) and issubclass(found, Requirement):
+        try:
             found = found()
-    except Exception as error:  # of the user's own module
-        message = f"{place} cannot be had: {type(error).__name__}: {error}"
-        raise UsageError(message) from None
+        except Exception as error:  # of the user's own class
+            raise UsageError(f"{place}() raised {type(error).__name__}: {error}") from None
     if isinstance(found, Requirement):
         return found
     if callable(found):
         return stream_check(found, name)
-    message = f"{place} is neither a Requirement nor a function, but {type(found).__name__}"
-    raise UsageError(message)
+    raise UsageError(f"{place} is neither a Requirement nor a function, but {type(found).__name__}")
 
 
-def problems_in(configuration: Configuration) -> Iterator[tuple[Place, str]]:
-    """What is well written and cannot work: where, and why."""
+def problems_in(configuration: Configuration) -> Iterator[tuple[Location, str]]:
+    """Yield the mistakes that the schema does not find: location and message."""
     upstreams = configuration.upstreams
     for name, upstream in upstreams.items():
         try:
             endpoint_of(upstream)
-        except Exception as error:  # of whatever package speaks to it
+        except Exception as error:  # of the package behind it
             yield ("upstreams", name), str(error)
         if upstream.model.startswith("openai/"):
             yield from _wrong_options(("upstreams", name, "options"), upstream.options)
@@ -178,8 +169,8 @@ def problems_in(configuration: Configuration) -> Iterator[tuple[Place, str]]:
 
 
 def _wrong_model(
-    place: Place, model: ServedModel, upstreams: Mapping[str, Upstream]
-) -> Iterator[tuple[Place, str]]:
+    place: Location, model: ServedModel, upstreams: Mapping[str, Upstream]
+) -> Iterator[tuple[Location, str]]:
     for field in ("upstream", "judge_upstream"):
         wanted = getattr(model, field)
         if wanted is not None and wanted not in upstreams:
@@ -207,17 +198,17 @@ def _wrong_model(
     check_chunking(model.chunking)
 
 
-def _wrong_options(place: Place, options: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
-    """What of an upstream's options would make each of its requests fail, or its answers unjudged."""
+def _wrong_options(place: Location, options: Mapping[str, Any]) -> Iterator[tuple[Location, str]]:
+    """Yield the options of an upstream that would break its requests, or leave answers unjudged."""
     for option, value in options.items():
-        if option in OWN | REFUSED.keys() | {"response_format"}:
+        if option in OWN | NOT_SERVED.keys() | {"response_format"}:
             yield (*place, option), "is not sent with every request: leave it out"
             continue
         try:
             json.dumps(value, allow_nan=False)
             if option == "tools":
                 validators_of(value)
-        except BadRequestError as error:
+        except RequestError as error:
             yield (*place, option), str(error)
         except (TypeError, ValueError) as error:
             yield (*place, option), f"cannot be sent as JSON: {error}"

@@ -1,4 +1,4 @@
-"""Who is behind the gateway: endpoints of OpenAI's shape, the embedded model, what LiteLLM knows.
+"""The models behind the gateway: endpoints of OpenAI's shape, the embedded model, LiteLLM's providers.
 
 Each is an `Endpoint` for as long as the gateway runs, and makes a backend for each request: for an endpoint of
 OpenAI's shape, a `Relay`.
@@ -7,19 +7,16 @@ OpenAI's shape, a `Relay`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import aiohttp
 
+from streamval.backends.base import Backend
 from streamval.backends.options import SAMPLING
+from streamval.errors import RequestError
 from streamval.serve.upstream import OpenAIRelay, Relay, Upstream
-from streamval.serve.wire import BadRequestError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamval.backends.base import Backend
-    from streamval.serve.wire import Asked
+from streamval.wire.completions import CompletionRequest
 
 CONNECT_SECONDS = 10.0
 
@@ -28,23 +25,23 @@ class Endpoint(ABC):
     """An upstream of the file, for as long as the gateway runs."""
 
     @abstractmethod
-    def relay(self, asked: Asked) -> Backend:
-        """A backend for one request.
+    def relay(self, request: CompletionRequest) -> Backend:
+        """Return a backend for one request.
 
         Raises:
-            BadRequestError: If this upstream cannot serve it.
+            RequestError: If this upstream cannot serve it.
         """
 
     @abstractmethod
     def judge(self) -> Backend:
-        """A backend for judges."""
+        """Return a backend for judges."""
 
-    async def aclose(self) -> None:  # noqa: B027  most have nothing to close
-        """Close what is open."""
+    async def aclose(self) -> None:
+        """Close connections."""
 
 
 def endpoint_of(upstream: Upstream) -> Endpoint:
-    """What speaks to an upstream of the file."""
+    """Return the endpoint for an upstream of the file."""
     if upstream.model == "local":
         return _Embedded(upstream)
     if upstream.model.startswith("openai/"):
@@ -79,19 +76,20 @@ class OpenAIEndpoint(Endpoint):
                 headers=headers,
                 read_bufsize=2**18,
                 auto_decompress=False,
-                cookie_jar=aiohttp.DummyCookieJar(),  # nothing of one client for another
+                cookie_jar=aiohttp.DummyCookieJar(),  # share no cookies between clients
             )
         return self._session
 
-    def relay(self, asked: Asked) -> Relay:
-        """A backend that sends one request as it came."""
-        if asked.options.get("tools") and self.upstream.completion == "text":
-            message = "this model's upstream writes text completions, which have no tools"
-            raise BadRequestError(message, param="tools")
-        return OpenAIRelay(self.upstream, self.url, self.session, asked.messages)
+    def relay(self, request: CompletionRequest) -> Relay:
+        """Return a backend that sends one request as it came."""
+        if request.options.get("tools") and self.upstream.completion == "text":
+            raise RequestError(
+                "this model's upstream writes text completions, which have no tools", param="tools"
+            )
+        return OpenAIRelay(self.upstream, self.url, self.session, request.messages)
 
     def judge(self) -> Backend:
-        """The same endpoint, for questions of our own."""
+        """Return the same endpoint, for questions of our own."""
         return OpenAIRelay(self.upstream, self.url, self.session, ())
 
     async def aclose(self) -> None:
@@ -103,17 +101,17 @@ class OpenAIEndpoint(Endpoint):
 _TO_A_PROVIDER = frozenset(
     {"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"}
 )
-"""What clients send that is about OpenAI's service, and not about the answer."""
+"""Options about OpenAI's service, which do not affect the answer."""
 
 
 def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a client's options shapes an answer, under the names that other backends know.
+    """Return a client's options that shape an answer, by the names of other backends.
 
-    Only that: to those backends an option may say where to go, and as whom (`api_base`, `api_key`,
-    `extra_headers`), which is not for a client to say.
+    Only those: other options could redirect such a backend, or change its credentials (`api_base`, `api_key`,
+    `extra_headers`), which a client must not do.
 
     Raises:
-        BadRequestError: If there is another one.
+        RequestError: If there is another one.
 
     Example:
         >>> known_options({"user": "Ann", "max_completion_tokens": 9})
@@ -124,23 +122,21 @@ def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if name in SAMPLING:
             known["max_tokens" if name == "max_completion_tokens" else name] = value
         elif name not in _TO_A_PROVIDER and name != "response_format":
-            message = f"this model takes no {name!r}"
-            raise BadRequestError(message, param=name)
+            raise RequestError(f"this model takes no {name!r}", param=name)
     return known
 
 
 class _Embedded(Endpoint):
-    """The embedded model. It is a base model: it goes on from the messages' text."""
+    """The embedded model. It is a base model: it continues the messages' text."""
 
     def __init__(self, upstream: Upstream) -> None:
         from streamval.backends.local import LocalBackend  # an optional extra
 
         self._backend = LocalBackend(**upstream.options)
 
-    def relay(self, asked: Asked) -> Backend:
-        if asked.options.get("tools"):
-            message = "the embedded model has no tools"
-            raise BadRequestError(message, param="tools")
+    def relay(self, request: CompletionRequest) -> Backend:
+        if request.options.get("tools"):
+            raise RequestError("the embedded model has no tools", param="tools")
         return self._backend
 
     def judge(self) -> Backend:
@@ -157,10 +153,9 @@ class _ByLiteLLM(Endpoint):
         params: Any = {name: value for name, value in given.items() if value is not None}
         self._backend = LiteLLMBackend(upstream.model, **params, **upstream.options)
 
-    def relay(self, asked: Asked) -> Backend:
-        if asked.options.get("tools"):
-            message = "tools are served for `openai/` upstreams only"
-            raise BadRequestError(message, param="tools")
+    def relay(self, request: CompletionRequest) -> Backend:
+        if request.options.get("tools"):
+            raise RequestError("tools are served for `openai/` upstreams only", param="tools")
         return self._backend
 
     def judge(self) -> Backend:

@@ -1,12 +1,34 @@
-"""`Exchange`: one client's answer, from a run's events to what goes over the wire."""
+"""`Exchange`: turns a run's events into the HTTP answer to one client.
+
+    begin ─▶ answer ─┬─ chunk events: _send_chunks, or kept where all of it is judged first
+                     └─ completed: _finish (valid) or _reject (failed for good)
+    break_off: the run raised. refuse: nothing was sent yet.
+
+Three rules decide the order of the calls here:
+
+- **Nothing is sent before it was judged.** Chunks arrive released, so they may be sent at once, except
+  where the answer is JSON with requirements, or `release: all`. Then they wait in `_chunks`.
+- **The status line goes with the first bytes** (`_write`), not before: an upstream that fails early
+  still gets a real status. After that an error can only be a frame. `status` tells which case it is.
+- **Sent text cannot be taken back.** A repair that restarts reports how many chunks still stand
+  (`RetryEvent.keep_chunks`). If fewer stand than were sent, the run is cancelled.
+
+Log probabilities are taken from the relay when a chunk is released (`_note`, a subscriber), not when
+it is sent: by then the next attempt may have replaced them.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.types import Send
 
 from streamval.events import (
+    BaseEvent,
     ChunkEvent,
     CompletedEvent,
     ErrorEvent,
@@ -16,35 +38,34 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-from streamval.serve.frames import DONE, frame
-from streamval.serve.wire import REFUSAL, Answer, error_object
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from starlette.types import Send
-
-    from streamval.events import BaseEvent
-    from streamval.pipeline.run import Run
-    from streamval.serve.configuration import ServedModel
-    from streamval.serve.upstream import Relay
-    from streamval.serve.wire import Asked, TokenLogprob
+from streamval.pipeline.run import Run
+from streamval.serve.configuration import ServedModel
+from streamval.serve.upstream import Relay
+from streamval.types.results import Usage
+from streamval.wire.completions import CompletionRequest, TokenLogprob
+from streamval.wire.errors import error_object
+from streamval.wire.openai_chat import ChatWriter
+from streamval.wire.openai_text import TextWriter
+from streamval.wire.sse import DONE, MEDIA_TYPE, frame
 
 REASONS = ("stop", "length", "tool_calls", "content_filter")
-"""The finish reasons that clients know. Any other word of an upstream is not sent on."""
+"""The finish reasons that clients know. Any other is sent as ``stop``."""
+
+REFUSAL = "The rest of this answer was withheld: it did not meet the rules of this service."
+"""It mentions neither the withheld text nor the rules, because both may be confidential."""
 
 STREAM = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"content-type", f"{MEDIA_TYPE}; charset=utf-8".encode()),
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
 
 
 class Exchange:
-    """Sends one answer: the status line with the first good chunk, and no byte that was not judged.
+    """Sends one answer: the status line with the first valid chunk, and only judged text.
 
     Args:
-        send: Of ASGI. It waits while the client does not read, and so does the run.
+        send: ASGI's send. It blocks while the client does not read, which pauses the run.
         request_id: Goes into a header of the answer.
 
     Attributes:
@@ -59,54 +80,56 @@ class Exchange:
         self.outcome = ""
         # Released, and not sent: text, and the log probabilities of its tokens.
         self._chunks: list[tuple[str, list[TokenLogprob]]] = []
-        self._logprobs: deque[list[TokenLogprob]] = (
-            deque()
-        )  # of chunks that are still to be handled
+        # Of chunks that are still to be handled.
+        self._logprobs: deque[list[TokenLogprob]] = deque()
         self._asked_in_words = False
         self._sent = 0
-        self._extras: list[bytes] = []
+        self._extras: list[str] = []
         self._reason: str | None = None
         self._raised = False
+        self._streams = False  # until `begin`
 
     def begin(
         self,
-        asked: Asked,
+        request: CompletionRequest,
         run: Run[Any],
         relay: Relay | None,
         model: ServedModel,
         *,
         wants_events: bool,
     ) -> None:
-        """What is to be answered."""
-        self._asked, self._run, self._relay, self._model = asked, run, relay, model
-        self._answer = Answer(asked, run.run_id)
-        self._wants_events = wants_events and asked.stream
-        # In JSON a rule would judge deltas, so where there are rules all of it is judged first.
-        judged_late = bool(model.requirements) and asked.wants_json
+        """Prepare the answer to a request."""
+        self._request, self._run, self._relay, self._model = request, run, relay, model
+        self._streams = request.stream
+        writer = ChatWriter if request.kind == "chat" else TextWriter
+        self._writer = writer(run.run_id, request.model, int(time.time()))
+        self._wants_events = wants_events and request.stream
+        # Chunks of JSON are single deltas, so with requirements the whole answer is judged first.
+        judged_late = bool(model.requirements) and request.wants_json
         self._held = model.release == "all" or judged_late
         if relay is not None:
             run.subscribe(self._note)
 
     async def answer(self) -> None:
-        """Drive the run, and send what it releases.
+        """Drive the run, and send the chunks that it releases.
 
         Raises:
-            Exception: What ends the run. Nothing has been sent of its error then.
+            Exception: The exception that ends the run. No error has been sent to the client for it.
         """
         async for event in self._run:
             if self._wants_events and not isinstance(event, (TokenEvent, VerdictEvent)):
-                self._extras.append(self._answer.event_frame(_public(event)))
+                self._extras.append(frame(self._writer.extra_frame(_public(event))))
             match event:
                 case ChunkEvent():
                     logprobs = self._logprobs.popleft() if self._logprobs else []
                     self._chunks.append((event.separator + event.text, logprobs))
-                    if self._asked.stream and not self._held:
+                    if self._streams and not self._held:
                         await self._send_chunks()
                 case StreamingDoneEvent():
                     self._reason = event.finish_reason
                 case RetryEvent():
-                    if event.keep_chunks < self._sent:  # what was sent cannot be taken back
-                        self._run.cancel()
+                    if event.keep_chunks < self._sent:  # sent chunks cannot be taken back
+                        self._run.cancel()  # then it completes without success: see `_reject`
                     else:
                         del self._chunks[event.keep_chunks - self._sent :]
                 case ErrorEvent():
@@ -115,91 +138,95 @@ class Exchange:
                     await self._complete(event)
 
     def _note(self, event: BaseEvent) -> None:
-        """Take a chunk's log probabilities as it is released: the next attempt forgets them."""
+        """Take the log probabilities of a released chunk: the next attempt drops them."""
         if isinstance(event, RetryEvent):
-            # Its attempt counts from the words in which it was asked to go on, and not from the text.
+            # After a repair in mode "ask", the relay's offsets do not include the kept text.
             self._asked_in_words = event.mode == "ask"
         elif isinstance(event, ChunkEvent) and self._relay is not None:
-            known = self._relay.logprobs_of(event.separator + event.text, event.end)
+            known = self._relay.take_logprobs(event.separator + event.text, event.end)
             self._logprobs.append([] if self._asked_in_words else known)
 
     async def refuse(
         self, status: int, said: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> None:
-        """An answer that is an error, before anything was sent."""
+        """Send an error as the whole answer, before anything else was sent."""
         await self._send_whole(status, json.dumps(said).encode(), headers or {})
 
     async def break_off(
         self, status: int, said: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> None:
-        """The run has raised: a real status if there is still time, else a frame, and no ``[DONE]``."""
+        """Send the error that ended the run: with a real status if possible, else as a frame without ``[DONE]``."""
         self.outcome = "broken"
         if not self.status:
             await self.refuse(status, said, headers)
-        elif self._asked.stream:
-            await self._write(frame(said), last=True)
+        elif self._streams:
+            await self._write([frame(said)], last=True)
 
     async def _complete(self, event: CompletedEvent) -> None:
         if event.success:
             self.outcome = "valid"
             await self._finish(event)
-        elif not self._raised:  # what raised is told by whoever drives this
+        elif not self._raised:  # the caller reports exceptions
             self.outcome = "rejected"
             await self._reject(event)
 
     async def _finish(self, event: CompletedEvent) -> None:
         calls = self._relay.tool_calls if self._relay is not None else []
         reason = self._reason if self._reason in REASONS else "stop"
-        if not self._asked.stream:
-            text, logprobs = self._taken()
-            whole = self._answer.whole(text, reason, event.usage, calls=calls, logprobs=logprobs)
+        if not self._streams:
+            text, logprobs = self._joined()
+            whole = self._writer.whole(text, reason, event.usage, calls=calls, logprobs=logprobs)
             await self._send_whole(200, json.dumps(whole).encode(), {})
             return
         await self._send_chunks()
-        frames = [self._answer.tool_calls(calls)] if calls else []
-        frames += self._answer.end(reason, event.usage)
-        await self._write(b"".join([*frames, *self._taken_extras(), DONE]), last=True)
+        contents = [self._writer.tool_calls(calls)] if calls else []
+        contents += self._writer.end(reason, self._usage_of(event))
+        await self._write([*map(frame, contents), *self._taken_extras(), DONE], last=True)
 
     async def _reject(self, event: CompletedEvent) -> None:
-        """It failed for good: what was sent stands."""
+        """Send the end of an answer that failed for good: the sent chunks stand."""
         if self._model.on_failure == "error":
             said = error_object(REFUSAL, "content_filter", "content_filter")
             if self.status:
-                await self._write(b"".join([*self._taken_extras(), frame(said)]), last=True)
+                await self._write([*self._taken_extras(), frame(said)], last=True)
             else:
                 await self.refuse(400, said)
             return
-        if not self._asked.stream:
-            text, _ = ("", None) if self._held else self._taken()
-            whole = self._answer.whole(text, "content_filter", event.usage, refusal=REFUSAL)
+        if not self._streams:
+            text, _ = ("", None) if self._held else self._joined()
+            whole = self._writer.whole(text, "content_filter", event.usage, refusal=REFUSAL)
             await self._send_whole(200, json.dumps(whole).encode(), {})
             return
-        frames = self._answer.end("content_filter", event.usage, REFUSAL)
-        await self._write(b"".join([*frames, *self._taken_extras(), DONE]), last=True)
+        contents = self._writer.end("content_filter", self._usage_of(event), REFUSAL)
+        await self._write([*map(frame, contents), *self._taken_extras(), DONE], last=True)
 
     # What goes over the wire
 
     async def _send_chunks(self) -> None:
-        """Send what was released."""
-        frames = [self._answer.text(text, logprobs) for text, logprobs in self._chunks]
+        """Send released chunks."""
+        frames = [frame(self._writer.text(text, logprobs)) for text, logprobs in self._chunks]
         self._sent += len(self._chunks)
         self._chunks.clear()
         if frames:
-            await self._write(b"".join([*self._taken_extras(), *frames]))
+            await self._write([*self._taken_extras(), *frames])
 
-    def _taken(self) -> tuple[str, Sequence[TokenLogprob]]:
+    def _joined(self) -> tuple[str, Sequence[TokenLogprob]]:
         text = "".join(text for text, _ in self._chunks)
         return text, [known for _, logprobs in self._chunks for known in logprobs]
 
-    def _taken_extras(self) -> list[bytes]:
+    def _taken_extras(self) -> list[str]:
         extras, self._extras = self._extras, []
         return extras
 
-    async def _write(self, body: bytes, *, last: bool = False) -> None:
+    def _usage_of(self, event: CompletedEvent) -> Usage | None:
+        return event.usage if self._request.wants_usage else None
+
+    async def _write(self, frames: Sequence[str], *, last: bool = False) -> None:
         if not self.status:
             self.status = 200
             headers = [*STREAM, self._id]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        body = "".join(frames).encode()
         await self._send({"type": "http.response.body", "body": body, "more_body": not last})
 
     async def _send_whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
@@ -215,7 +242,7 @@ class Exchange:
 
 
 def _public(event: BaseEvent) -> dict[str, Any]:
-    """What of an event a client may know: nothing that was written and not released."""
+    """Return the fields of an event for clients: no text that was not released."""
     said: dict[str, Any] = {"type": event.type, "attempt": event.attempt}  # type: ignore[attr-defined]
     match event:
         case QuickCheckEvent():

@@ -1,9 +1,9 @@
-"""The gateway: an ASGI application that speaks OpenAI's protocol and sends only what has been judged.
+"""The gateway: an ASGI application with OpenAI's protocol that sends only judged text.
 
 What a client may rely on:
 
-- Only chunks that passed are sent. A repair that continues shows as nothing but a pause.
-- The status line waits for the first good chunk, so an upstream that fails early is a real status.
+- Only chunks that passed are sent. A client sees a repair that continues only as a pause.
+- The status line waits for the first good chunk, so an early failure of the upstream gets a real status.
 - An answer that failed for good ends with the finish reason ``content_filter``, or with an error. An upstream
   that broke off ends it with an error frame, and without ``[DONE]``.
 - When the client goes, the upstream is closed at once.
@@ -12,27 +12,23 @@ What a client may rely on:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from streamval.errors import RequestError
 from streamval.serve.completions import Completions
+from streamval.serve.configuration import Configuration
 from streamval.serve.service import Service
-from streamval.serve.wire import BadRequestError, error_object
 from streamval.view.watch import fixed_part, not_found
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from starlette.requests import Request
-
-    from streamval.serve.configuration import Configuration
+from streamval.wire.errors import error_object
 
 
 class Gateway:
@@ -44,12 +40,12 @@ class Gateway:
 
     Attributes:
         app: The ASGI application.
-        places: Who runs and waits.
+        limiter: Limits running and waiting requests.
     """
 
     def __init__(self, configuration: Configuration, *, shared: bool = False) -> None:
         self._service = service = Service(configuration, shared=shared)
-        self.places = service.places
+        self.limiter = service.limiter
         self.app = Starlette(
             routes=[
                 Route("/", self._guarded(self._page)),
@@ -69,11 +65,11 @@ class Gateway:
 
     @property
     def draining(self) -> bool:
-        """Whether it takes no new runs, because the server is to stop."""
+        """Whether the gateway drains: it takes no new runs, because the server will stop."""
         return self._service.draining
 
     def drain(self) -> None:
-        """Take no new runs: the server is to stop."""
+        """Take no new runs, because the server will stop."""
         self._service.drain()
 
     @asynccontextmanager
@@ -89,7 +85,7 @@ class Gateway:
         async def endpoint(request: Request) -> Response:
             try:
                 self._service.check_key(request.headers.get("authorization"))
-            except BadRequestError as error:
+            except RequestError as error:
                 refused = _refusal(error)
                 refused.headers["www-authenticate"] = (
                     'Basic realm="streamval: a key as the password"'
@@ -132,17 +128,15 @@ class Gateway:
 
 
 def _middleware(configuration: Configuration) -> list[Middleware]:
-    """Without keys, a name that leads here is not enough: any page may have one made (DNS rebinding)."""
+    """Without keys, accept only loopback host names, against DNS rebinding."""
     if configuration.server.keys:
         return []
     hosts = ["127.0.0.1", "localhost", "[::1]", "::1"]
     return [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)]
 
 
-def _refusal(error: BadRequestError) -> Response:
-    return JSONResponse(
-        error_object(str(error), "invalid_request_error", error.code, error.param), error.status
-    )
+def _refusal(error: RequestError) -> Response:
+    return JSONResponse(error_object(str(error), error.kind, error.code, error.param), error.status)
 
 
 async def _healthy(_: Request) -> Response:

@@ -1,23 +1,19 @@
-"""What the gateway counts, for Prometheus."""
+"""The gateway's metrics for Prometheus."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from streamval.events import (
+    BaseEvent,
     ChunkEvent,
     CompletedEvent,
     FullValidationEvent,
     QuickCheckEvent,
     RetryEvent,
 )
-
-if TYPE_CHECKING:
-    from streamval.aio.places import Places
-    from streamval.events import BaseEvent
+from streamval.serve.limiter import Limiter
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -26,13 +22,13 @@ class Metrics:
     """The counters of one process.
 
     Args:
-        places: Who runs and waits.
+        limiter: Has the numbers of running and waiting requests.
         shared: Whether several processes write into ``$PROMETHEUS_MULTIPROC_DIR``, and each shows all.
     """
 
-    def __init__(self, places: Places, *, shared: bool = False) -> None:
+    def __init__(self, limiter: Limiter, *, shared: bool = False) -> None:
         self._shared = shared
-        self._places = places
+        self._limiter = limiter
         self._registry = CollectorRegistry()
         self.runs = self._counter("runs", "Runs that ended", "model", "outcome")
         self.chunks = self._counter("chunks", "Chunks released", "model")
@@ -60,17 +56,17 @@ class Metrics:
         )
 
     def of(self, model: str, requirements: tuple[str, ...]) -> RunMetrics:
-        """A subscriber that counts a run."""
+        """Return a subscriber that counts a run."""
         return RunMetrics(self, model, requirements)
 
-    def note_places(self) -> None:
-        """Write down who runs and waits now."""
-        self._running.set(self._places.running)
-        self._waiting.set(self._places.waiting)
+    def note_limiter(self) -> None:
+        """Set the gauges of running and waiting requests."""
+        self._running.set(self._limiter.running)
+        self._waiting.set(self._limiter.waiting)
 
     def text(self) -> bytes:
-        """All of it, in Prometheus' format."""
-        self.note_places()
+        """Return all metrics in Prometheus' format."""
+        self.note_limiter()
         if not self._shared:
             return generate_latest(self._registry)
         registry = CollectorRegistry()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from streamval.pipeline.run import Run
 from streamval.view.escaping import escaped
+from streamval.view.labels import STATES, seconds
 from streamval.view.watch import HEADERS, Broadcast, not_found
-from streamval.view.words import STATES, seconds
-
-if TYPE_CHECKING:
-    from streamval.pipeline.run import Run
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
@@ -26,7 +23,7 @@ _PAGE = """<!doctype html>
 
 
 class Recent:
-    """The last runs, for whoever may look at them. Their text is kept until newer ones come.
+    """The last runs, for authorised viewers. Their text is kept until newer runs come.
 
     Args:
         count: How many to keep.
@@ -50,12 +47,12 @@ class Recent:
             shown.close()
 
     def page(self) -> Response:
-        """The list."""
+        """Return the list."""
         rows = "".join(_row(run_id, shown) for run_id, shown in reversed(self._shown.items()))
         return Response(_PAGE.format(rows=rows), media_type="text/html", headers=HEADERS)
 
     async def answer(self, run_id: str, name: str) -> Response:
-        """A part of the page of one run."""
+        """Return a part of the page of one run."""
         shown = self._shown.get(run_id)
         return (shown and await shown.answer(name)) or not_found()
 
@@ -74,7 +71,7 @@ def _row(run_id: str, shown: Broadcast) -> str:
 
 
 def key_in(authorization: str | None) -> str | None:
-    """The key in a header: behind ``Bearer``, or as the password of a browser (``Basic``).
+    """Return the key in a header: behind ``Bearer``, or as the password of a browser (``Basic``).
 
     Example:
         >>> key_in("Bearer abc"), key_in("Basic " + base64.b64encode(b"me:abc").decode())

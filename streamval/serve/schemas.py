@@ -8,13 +8,12 @@ from typing import Any
 
 from json_schema_to_pydantic import create_model
 
-from streamval.errors import UsageError
+from streamval.errors import RequestError, UsageError
 from streamval.serve.tools import MAX_SCHEMA, check_schema
-from streamval.serve.wire import BadRequestError
 
 
 def format_of(response_format: object) -> type[Any] | None:
-    """The type that a request's `response_format` asks for.
+    """Return the type that a request's `response_format` asks for.
 
     Args:
         response_format: As clients send it.
@@ -23,7 +22,7 @@ def format_of(response_format: object) -> type[Any] | None:
         A pydantic model for ``json_schema``, a mapping for ``json_object``, `None` for text.
 
     Raises:
-        BadRequestError: If its schema is none, or is of no kind that can be judged.
+        RequestError: If the schema is invalid, or cannot be judged.
 
     Example:
         >>> schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -39,22 +38,23 @@ def format_of(response_format: object) -> type[Any] | None:
     if kind == "json_object":
         return dict[str, Any]
     if kind != "json_schema":
-        message = "response_format must be of type text, json_object or json_schema"
-        raise BadRequestError(message, param="response_format")
+        raise RequestError(
+            "response_format must be of type text, json_object or json_schema",
+            param="response_format",
+        )
     try:
         written = json.dumps(response_format["json_schema"]["schema"])  # type: ignore[index]
         if len(written) > MAX_SCHEMA:
-            message = f"it is longer than {MAX_SCHEMA:,} characters"
-            raise UsageError(message)
+            raise UsageError(f"it is longer than {MAX_SCHEMA:,} characters")
         return _model_of(written)
-    except Exception as error:  # whatever it says of a schema that a client wrote
+    except Exception as error:  # of the conversion of a client's schema
         message = f"the schema of response_format cannot be used: {error}"
-        raise BadRequestError(message[:500], param="response_format") from None
+        raise RequestError(message[:500], param="response_format") from None
 
 
 @lru_cache(maxsize=64)
 def _model_of(schema: str) -> type[Any]:
-    """The model of a schema, made once: clients ask for the same again and again."""
+    """Return the model of a schema, made once: clients ask for the same again and again."""
     read = json.loads(schema)
     check_schema(read)
     made: type[Any] = create_model(read)

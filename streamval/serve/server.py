@@ -1,4 +1,4 @@
-"""Starting the gateway, draining it, and stopping it."""
+"""Starts, drains and stops the gateway."""
 
 from __future__ import annotations
 
@@ -8,59 +8,63 @@ import os
 import socket
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
 
 import uvicorn
+from starlette.applications import Starlette
 
 from streamval.errors import UsageError
+from streamval.requirements.by_name import search_here
+from streamval.serve.config_file import read_configuration
+from streamval.serve.configuration import Configuration
 from streamval.serve.gateway import Gateway
-from streamval.serve.reading import read_configuration
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from starlette.applications import Starlette
-
-    from streamval.serve.configuration import Configuration
 
 _FILE = "STREAMVAL_SERVE_FILE"
-"""How a worker learns which file it serves."""
+"""The environment variable that names the file for workers."""
 
 
 def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None = None) -> None:
-    """Serve until the process is told to stop: then running requests have their time, and no more.
+    """Serve until the process is stopped; then running requests get the drain timeout.
 
     Args:
         path: The gateway's file; without one, the embedded model with a few ready rules.
         workers: Processes behind the one address.
-        port: Where to listen, in place of what the file says.
+        port: The port, in place of the file's.
 
     Raises:
         ConfigurationError: If the file cannot be served.
         UsageError: If something else listens there.
     """
-    configuration = read_configuration(path)  # in this process: every mistake is told once
+    configuration = read_configuration(path)  # in this process, so that mistakes are reported once
     settings = configuration.server
     if port is not None:
         settings = settings.model_copy(update={"port": port})
     try:
         listening = listen(settings.host, settings.port, settings.ping_seconds)
     except OSError as error:
-        message = (
+        raise UsageError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; "
             "set server.port in the file, or --port"
-        )
-        raise UsageError(message) from None
-    log_to(sys.stderr)
-    said = {
-        "serving": f"http://{settings.host}:{settings.port}/v1",
-        "models": list(configuration.models),
-    }
-    print(json.dumps(said), file=sys.stderr, flush=True)  # noqa: T201  a line of the log
-    if workers == 1:
-        gateway = Gateway(configuration)
-        Server(gateway, config_for(gateway.app, configuration)).run([listening])
-        return
+        ) from None
+    with log_to(sys.stderr):
+        started = {
+            "serving": f"http://{settings.host}:{settings.port}/v1",
+            "models": list(configuration.models),
+        }
+        print(json.dumps(started), file=sys.stderr, flush=True)
+        if workers == 1:
+            gateway = Gateway(configuration)
+            Server(gateway, config_for(gateway.app, configuration)).run([listening])
+        else:
+            _run_workers(path, configuration, listening, workers)
+
+
+def _run_workers(
+    path: str | Path | None, configuration: Configuration, listening: socket.socket, workers: int
+) -> None:
     os.environ[_FILE] = "" if path is None else str(path)
     with tempfile.TemporaryDirectory(prefix="streamval-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
@@ -74,15 +78,18 @@ def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None 
 
 
 def worker() -> Starlette:
-    """The application of one of several processes."""
-    log_to(sys.stderr)
-    return Gateway(read_configuration(os.environ[_FILE] or None), shared=True).app
+    """Return the application of one of several processes."""
+    log_to(sys.stderr).__enter__()  # for as long as the process lives
+    file = os.environ[_FILE]
+    if file:
+        search_here(Path(file).parent)
+    return Gateway(read_configuration(file or None), shared=True).app
 
 
 def listen(host: str, port: int, ping_seconds: float) -> socket.socket:
-    """A listening socket, whose connections notice a network that has vanished.
+    """Return a listening socket, whose connections notice a network that has vanished.
 
-    Without a FIN nothing tells that a client is gone. Probes are sent to one that is silent, and what is not
+    Without a FIN a vanished client goes unnoticed. Probes are sent to silent connections, and data that is not
     acknowledged within `ping_seconds` ends the connection (RFC 5482; Linux).
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -105,14 +112,14 @@ def listen(host: str, port: int, ping_seconds: float) -> socket.socket:
 
 
 def config_for(app: Any, configuration: Configuration) -> uvicorn.Config:
-    """How uvicorn serves an application."""
+    """Return the configuration of uvicorn for an application."""
     return uvicorn.Config(app, **_options(configuration))
 
 
 def _options(configuration: Configuration) -> dict[str, Any]:
     return {
         "log_level": "warning",
-        "access_log": False,  # one line a request is ours
+        "access_log": False,  # the gateway writes its own line for each request
         "server_header": False,
         "ws": "none",
         "timeout_keep_alive": 30,
@@ -121,7 +128,7 @@ def _options(configuration: Configuration) -> dict[str, Any]:
 
 
 class Server(uvicorn.Server):
-    """Says that it is not ready as soon as it is told to stop."""
+    """Drains the gateway as soon as a signal asks it to stop."""
 
     def __init__(self, gateway: Gateway, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -133,11 +140,19 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def log_to(stream: Any) -> None:
-    """Write the log's lines to a stream, one line of JSON a request."""
+@contextmanager
+def log_to(stream: TextIO) -> Iterator[None]:
+    """Write the gateway's log to a stream inside the block: one line of JSON a request."""
     log = logging.getLogger("streamval.serve")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    log.handlers = [handler]
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate

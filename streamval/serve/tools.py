@@ -1,54 +1,53 @@
-"""Tool calls, judged before anybody could act on them."""
+"""Tool calls, judged before a client can act on them."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from copy import copy
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jsonschema_rs
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema import SchemaError as JSONSchemaError
+from jsonschema.protocols import Validator
 from jsonschema.validators import extend
-from pydantic_core import SchemaError, SchemaValidator, core_schema
 from referencing import Registry
 
+from streamval.backends.base import Backend
+from streamval.errors import RequestError
 from streamval.requirements.base import Requirement
-from streamval.requirements.whole import judge_whole
-from streamval.serve.wire import BadRequestError
+from streamval.requirements.final import validate_output
+from streamval.serve.upstream import Relay
+from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from jsonschema.protocols import Validator
-
-    from streamval.backends.base import Backend
-    from streamval.serve.upstream import Relay
-    from streamval.types.context import Context
-
 MAX_SCHEMA = 64 * 1024
-"""Characters of a request's tools, or of the schema of its `response_format`. Checking so many takes about
+"""Characters of a request's tools, or of the schema of its `response_format`. Checking them takes about
 half a second, once."""
 
 _CONTROLS = re.compile(r"[\x00-\x1f]")
 
+MAX_PATTERN = 2**20
+"""Bytes that a compiled pattern may take."""
+
 UNJUDGED = frozenset({"patternProperties", "$dynamicRef", "$recursiveRef"})
-"""What a schema may not have: it cannot be judged within a time."""
+"""Keywords that a schema may not have, because they cannot be judged in bounded time."""
 
 MAX_REFERENCES = 2_000
-"""References that are followed in judging one call: a schema that refers to itself twice could else take
+"""References that are followed to judge one call. A schema that refers to itself twice could otherwise run
 for ever."""
 
 
 MAX_EXPANDED = 20_000
-"""Parts of a schema, each reference counted as what it leads to."""
+"""Parts of the largest schema; definitions are counted where they are referenced."""
 
 
 def _pattern(_: object, wanted: str, instance: object, __: object) -> Iterator[Exception]:
-    if isinstance(instance, str) and not _matcher(wanted).isinstance_python(instance):
+    if isinstance(instance, str) and not _matcher(wanted).is_valid(instance):
         yield ValidationError(f"it does not match {wanted!r}")
 
 
@@ -70,16 +69,21 @@ _Validator: Any = extend(Draft202012Validator, {"pattern": _pattern, "$ref": _re
 
 
 @lru_cache(maxsize=256)
-def _matcher(pattern: str) -> SchemaValidator:
-    """Matches by the engine of pydantic (Rust's), which takes linear time and bounds what it compiles."""
-    return SchemaValidator(core_schema.str_schema(pattern=pattern))
+def _matcher(pattern: str) -> jsonschema_rs.Validator:
+    """Return a matcher that runs in linear time and bounded memory (Rust's `regex`).
+
+    Raises:
+        jsonschema_rs.ValidationError: If the pattern is invalid, or needs backtracking.
+    """
+    options = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN)
+    return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options)
 
 
 def check_schema(schema: object) -> None:
-    """Refuse a schema that a client could stop the server with.
+    """Refuse a schema that could block the server.
 
     Raises:
-        ValueError: If it is no schema, or has what cannot be judged within a time.
+        ValueError: If the schema is invalid, or cannot be judged in bounded time.
     """
     _Validator.check_schema(schema)
     waiting = [schema]
@@ -89,22 +93,19 @@ def check_schema(schema: object) -> None:
             waiting += part
         elif isinstance(part, dict):
             if unjudged := UNJUDGED & part.keys():
-                message = f"{', '.join(sorted(unjudged))} is not judged"
-                raise ValueError(message)
+                raise ValueError(f"{', '.join(sorted(unjudged))} is not judged")
             if isinstance(pattern := part.get("pattern"), str):
                 try:
                     _matcher(pattern)
-                except SchemaError as error:  # of pydantic
-                    message = f"the pattern {pattern[:60]!r} cannot be used"
-                    raise ValueError(message) from error
+                except jsonschema_rs.ValidationError as error:
+                    raise ValueError(f"the pattern {pattern[:60]!r} cannot be used") from error
             waiting += part.values()
     if _expanded(schema) > MAX_EXPANDED:
-        message = "it is too large, its references followed"
-        raise ValueError(message)
+        raise ValueError("it is too large once its references are expanded")
 
 
 def _expanded(schema: object) -> int:
-    """How many parts a schema has, each reference counted as what it leads to."""
+    """Return the number of parts of a schema. Definitions are counted where they are referenced."""
     sizes: dict[str, int] = {}
 
     def size(part: object) -> int:
@@ -121,7 +122,7 @@ def _expanded(schema: object) -> int:
             led = sizes[ref]
         return min(1 + led + sum(map(size, part.values())), 10**12)
 
-    # What only references lead to is counted there, and definitions not once more.
+    # Definitions are counted where they are referenced.
     return size(schema)
 
 
@@ -134,14 +135,16 @@ def _at(schema: object, ref: str) -> object:
 
 
 def validators_of(tools: object) -> dict[str, Validator]:
-    """What judges the arguments of each of a request's tools, by its name.
+    """Return the validator of each tool's arguments, by the tool's name.
 
     Raises:
-        BadRequestError: If they are no tools, or a schema is none.
+        RequestError: If the tools or their schemas are invalid.
     """
     if not isinstance(tools, list) or len(json.dumps(tools)) > MAX_SCHEMA:
-        message = f"tools must be a list of functions, in {MAX_SCHEMA:,} characters at most"
-        raise BadRequestError(message, param="tools")
+        raise RequestError(
+            f"tools must be a list of functions, in {MAX_SCHEMA:,} characters at most",
+            param="tools",
+        )
     validators = {}
     for at, tool in enumerate(tools):
         try:
@@ -149,21 +152,22 @@ def validators_of(tools: object) -> dict[str, Validator]:
             schema = json.dumps(function.get("parameters") or {})
             validators[str(function["name"])] = _validator_of(schema)
         except (TypeError, KeyError, AttributeError):
-            message = f"tool {at} is none: it needs type, and function with name and parameters"
-            raise BadRequestError(message, param=f"tools[{at}]") from None
+            raise RequestError(
+                f"tool {at} is invalid: it needs type, and function with name and parameters",
+                param=f"tools[{at}]",
+            ) from None
         except (ValueError, JSONSchemaError, RecursionError) as error:
             why = str(getattr(error, "message", error))[:200]
-            message = f"tool {at} is none: {why}"
-            raise BadRequestError(message, param=f"tools[{at}]") from None
+            raise RequestError(f"tool {at} is invalid: {why}", param=f"tools[{at}]") from None
     return validators
 
 
 @lru_cache(maxsize=256)
 def _validator_of(schema: str) -> Validator:
-    """What judges by a schema, checked once: a program sends the same tools again and again."""
+    """Return the validator of a schema. Cached, as a program sends the same tools again and again."""
     read = json.loads(schema)
     check_schema(read)
-    # Its own registry: references lead nowhere but into the schema itself.
+    # An empty registry: references resolve only within the schema.
     validator: Validator = _Validator(read, registry=Registry())
     return validator
 
@@ -171,18 +175,18 @@ def _validator_of(schema: str) -> Validator:
 def valid_tool_calls(
     relay: Relay,
     validators: Mapping[str, Validator],
-    rules: Sequence[Requirement],
+    requirements: Sequence[Requirement],
     judge: Backend,
 ) -> Requirement:
-    """Each tool call names a tool, has arguments of its schema, and meets the other requirements.
+    """Require that each tool call names a tool, has arguments of its schema, and meets the other requirements.
 
     Tool calls are not sent before this has passed. An answer without any passes.
 
     Args:
         relay: Has the calls of the last attempt.
         validators: What judges the arguments, by the tools' names.
-        rules: The other requirements; each judges the arguments of each call as one text.
-        judge: Whom those ask that are models.
+        requirements: The other requirements; each judges the arguments of each call as one text.
+        judge: The backend of requirements that ask a model.
     """
 
     async def judged(ctx: Context) -> ValidationResult:
@@ -190,7 +194,7 @@ def valid_tool_calls(
             function = call["function"]
             name, arguments = function["name"], function["arguments"]
             why = complaint(validators.get(name), arguments)
-            why = why or await _unmet(arguments, rules, judge, ctx)
+            why = why or await _unmet(arguments, requirements, judge, ctx)
             if why is not None:
                 return ValidationResult(False, reason=f"a call of {name!r}: {why}")
         return ValidationResult(True)
@@ -199,10 +203,10 @@ def valid_tool_calls(
 
 
 def complaint(validator: Validator | None, arguments: str) -> str | None:
-    """What is wrong with the arguments of a tool call; `None` if nothing is.
+    """Return the complaint about the arguments of a tool call; `None` if they are valid.
 
     Args:
-        validator: What judges them; `None` where there is no such tool.
+        validator: The tool's validator; `None` where there is no such tool.
         arguments: JSON, as the model wrote it.
     """
     if validator is None:
@@ -224,22 +228,22 @@ def complaint(validator: Validator | None, arguments: str) -> str | None:
     return f"its arguments{where}: {error.message[:300]}"
 
 
-def meant(rules: Sequence[Requirement], judge: Backend) -> Requirement:
-    """JSON meets the other requirements as what it means, too: an escape may hide a word from them.
+def meant(requirements: Sequence[Requirement], judge: Backend) -> Requirement:
+    """Require that decoded JSON meets the other requirements too: an escape may hide a word.
 
     Args:
-        rules: The other requirements.
-        judge: Whom those ask that are models.
+        requirements: The other requirements.
+        judge: The backend of requirements that ask a model.
     """
 
     async def judged(ctx: Context) -> ValidationResult:
         written = str(ctx.last_output() or "")
-        if "\\" not in written:  # it means what it says
+        if "\\" not in written:  # there is nothing to decode
             return ValidationResult(True)
-        why = await _unmet(written, rules, judge, ctx)
+        why = await _unmet(written, requirements, judge, ctx)
         return ValidationResult(why is None, reason=why)
 
-    return Requirement("what the JSON means meets the rules", judged)
+    return Requirement("the decoded JSON meets the rules", judged)
 
 
 class _RepeatedError(ValueError):
@@ -258,15 +262,14 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    message = f"{name} is no JSON"
-    raise ValueError(message)
+    raise ValueError(f"{name} is no JSON")
 
 
 def decoded(written: str) -> str:
-    r"""JSON without escapes, as far as JSON can be; what is none as it is.
+    r"""Return JSON without escapes, as far as possible. Invalid JSON stays as it is.
 
-    A line break within a string becomes a space: written as an escape, its letter would stand before the word
-    that follows. Of a key that an object repeats each value stays, and a number stays as it was written.
+    A line break within a string becomes a space, because the letter of its escape would join the next word.
+    A repeated key keeps all its values, and a number keeps its notation.
 
     Raises:
         RecursionError: If it is nested too deeply.
@@ -308,15 +311,15 @@ def _plain(value: object) -> str:
 
 
 async def _unmet(
-    written: str, rules: Sequence[Requirement], judge: Backend, ctx: Context
+    written: str, requirements: Sequence[Requirement], judge: Backend, ctx: Context
 ) -> str | None:
-    """Which of the rules a JSON text does not meet, and why: the first."""
+    """Return the first requirement that a JSON text does not meet, and why."""
     try:
         text = decoded(written)
     except RecursionError:
         return "it is nested too deeply to be judged"
-    for rule in rules:
-        result = await judge_whole(copy(rule), judge, ctx.with_output(text))
+    for requirement in requirements:
+        result = await validate_output(copy(requirement), judge, ctx.with_output(text))
         if not result:
-            return f"{rule.name}: {result.reason or result.error or 'not met'}"
+            return f"{requirement.name}: {result.reason or result.error or 'not met'}"
     return None

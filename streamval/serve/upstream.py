@@ -1,7 +1,7 @@
-"""A model behind the gateway, and one request's relay to it: what the client asked goes up, frames come down.
+"""An upstream model, and the relay of one request: the client's request goes up, deltas come down.
 
-A provider's package is not used: without one a frame costs a tenth, and a client's request goes through as it
-is, with what no package knows.
+No provider's package is used: a frame then costs a tenth, and the request is passed on with all fields,
+also fields that no package knows.
 """
 
 from __future__ import annotations
@@ -9,53 +9,51 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from secrets import token_hex
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import aiohttp
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from streamval.backends.base import Backend, Delta
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.continuing import continued
-from streamval.backends.provider import seconds_in
 from streamval.backends.secrets import without_secrets
 from streamval.errors import (
-    AuthenticationError,
     BackendError,
     ConnectionFailedError,
     RateLimitError,
+    RefusedRequestError,
     StreamBrokenError,
-    UnknownModelError,
 )
-from streamval.serve.frames import FrameReader
-from streamval.serve.wire import TokenLogprob, text_of
-from streamval.types.results import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-
-    from streamval.backends.base import GenerationRequest
-    from streamval.types.context import Message
+from streamval.types.context import Message
+from streamval.types.deltas import Delta
+from streamval.wire.completions import (
+    TokenLogprob,
+    first_choice,
+    message_text,
+    read_delta,
+    read_logprobs,
+)
+from streamval.wire.errors import error_class, message_in, retry_after
+from streamval.wire.sse import MEDIA_TYPE, FrameReader
 
 SHOWN = 300
 """Characters of a server's message that an error repeats."""
 
 MAX_ANSWER = 64 * 1024 * 1024
-"""Bytes of an answer, with all that its frames say beside the text, at most."""
+"""Bytes of the longest answer, including the frames around its text."""
 
 END_SECONDS = 0.25
-"""How long the end of a connection is waited for, once all has been said."""
+"""Seconds to wait for the end of a connection after the last frame."""
 
 MAX_CALLS, MAX_ARGUMENTS, MAX_LOGPROBS = 32, 256 * 1024, 100_000
 """Tool calls in an answer, characters of one call, and tokens that wait to be sent, at most."""
 
-MAX_TOKENS = 2**40
-"""Tokens that a server may say it has read or written. More is no count."""
-
 IMPOSSIBLE = -9999.0
-"""The log probability of what could not be, as OpenAI's reference has it."""
+"""The log probability of an impossible token, as in OpenAI's reference."""
 
 
 class Upstream(BaseModel):
@@ -68,7 +66,7 @@ class Upstream(BaseModel):
         api_key: Its key.
         completion: Which completions an ``openai/`` endpoint is asked for.
         continues: How a chat's server continues the assistant's last message; see `OpenAIBackend`.
-        options: Sent with every request that does not say otherwise.
+        options: Options of every request; a client's options override them.
         stall_timeout: Seconds without a delta before the upstream counts as broken.
     """
 
@@ -85,36 +83,31 @@ class Upstream(BaseModel):
     @model_validator(mode="after")
     def _is_whole(self) -> Upstream:
         if self.model == "local" and (self.api_base or self.api_key or self.continues):
-            message = "the embedded model has no api_base, api_key or continues"
-            raise ValueError(message)
+            raise ValueError("the embedded model has no api_base, api_key or continues")
         return self
 
     @property
     def can_continue(self) -> bool:
-        """Whether a repair may go on from what was good."""
+        """Whether a repair can continue from the last good chunk."""
         if self.model == "local" or self.continues is not None:
             return True
         return self.model.startswith("openai/") and self.completion == "text"
 
 
-class RefusedRequestError(BackendError):
-    """The upstream says that the client's request is wrong."""
-
-
 class Relay(Backend):
-    """The upstream of one request: a backend that also keeps what is not text.
+    """The upstream of one request: a backend that also keeps tool calls and log probabilities.
 
     Attributes:
         tool_calls: The tool calls of the last attempt, as far as they have come.
-        logprobs: Those of the tokens that are not released yet.
+        logprobs: The log probabilities of tokens that are not released yet.
     """
 
     def __init__(self) -> None:
         self.tool_calls: list[dict[str, Any]] = []
         self.logprobs: deque[TokenLogprob] = deque()
 
-    def logprobs_of(self, text: str, end: int) -> list[TokenLogprob]:
-        """Take those of the tokens of a text that ends at an offset, and that it really has."""
+    def take_logprobs(self, text: str, end: int) -> list[TokenLogprob]:
+        """Take the log probabilities up to an offset; return those whose tokens match the text."""
         start = end - len(text)
         taken = []
         while self.logprobs and self.logprobs[0].end <= end:
@@ -125,7 +118,7 @@ class Relay(Backend):
 
 
 class OpenAIRelay(Relay):
-    """Speaks to an endpoint of OpenAI's shape for one request."""
+    """Relays one request to an endpoint of OpenAI's shape."""
 
     def __init__(
         self,
@@ -152,7 +145,7 @@ class OpenAIRelay(Relay):
         size = 0
         try:
             body = self._body(request)
-            # A redirect would take our key, and the client's words, to another server.
+            # A redirect would send our key and the client's text to another server.
             response = await self._session.post(self._url, json=body, allow_redirects=False)
             await self._check(response)
             reader = FrameReader()
@@ -163,20 +156,22 @@ class OpenAIRelay(Relay):
                         break
                     size += len(data)
                     if size > MAX_ANSWER:
-                        message = f"{self.model} sent an answer of more than {MAX_ANSWER:,} bytes"
-                        raise StreamBrokenError(message)
+                        raise StreamBrokenError(
+                            f"{self.model} sent an answer of more than {MAX_ANSWER:,} bytes"
+                        )
                     delta = self._delta(data)
                     ended = ended or delta.finish_reason is not None
                     yield delta
                 if done:
                     break
             if not ended:
-                message = f"{self.model} broke off: its stream ended without a finish reason"
-                raise StreamBrokenError(message)
+                raise StreamBrokenError(
+                    f"{self.model} broke off: its stream ended without a finish reason"
+                )
             with suppress(TimeoutError):  # a connection that is read to its end can be used again
                 async with asyncio.timeout(END_SECONDS):
                     await response.content.readany()
-            for call in self.tool_calls:  # no arguments at all mean none of them
+            for call in self.tool_calls:  # missing arguments mean an empty object
                 call["function"]["arguments"] = call["function"]["arguments"] or "{}"
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._broken(error, answered=response is not None) from None
@@ -185,16 +180,18 @@ class OpenAIRelay(Relay):
                 response.close()
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
-        """Raise what the upstream says in place of an answer."""
-        if response.status != 200:  # noqa: PLR2004  OK
+        """Raise the upstream's error, if the response is not a stream."""
+        if response.status != 200:
             raise await self._refused(response)
         kind = response.content_type
-        if kind != "text/event-stream":
-            message = f"{self.model} answered with {kind}, which is no stream; check api_base"
-            raise StreamBrokenError(message)
+        if kind != MEDIA_TYPE:
+            raise StreamBrokenError(
+                f"{self.model} answered with {kind}, which is no stream; check api_base"
+            )
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            message = f"{self.model} sent a compressed stream, which it was not asked for"
-            raise StreamBrokenError(message)
+            raise StreamBrokenError(
+                f"{self.model} sent a compressed stream, which it was not asked for"
+            )
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         body = {
@@ -213,9 +210,9 @@ class OpenAIRelay(Relay):
         return body | {"messages": messages}
 
     def _begin_at(self, offset: int) -> None:
-        """Forget what an earlier attempt has sent beside its text."""
+        """Drop the tool calls and log probabilities of an earlier attempt."""
         self.tool_calls, self.logprobs = [], deque()
-        self._at, self._half = offset, False  # where the text ends, and whether in half a character
+        self._at, self._half = offset, False  # end of the text; inside a surrogate pair?
         # By the server's index: the last call that was begun, and the id that the server gave it.
         self._calls: dict[int, tuple[dict[str, Any], object]] = {}
 
@@ -225,27 +222,13 @@ class OpenAIRelay(Relay):
             if frame.get("error"):
                 said = frame["error"]
                 said = said.get("message", said) if isinstance(said, dict) else said
-                message = f"{self.model} broke off: {self._shown(said)}"
-                raise StreamBrokenError(message)
-            choice: dict[str, Any] = next(
-                (c for c in frame.get("choices") or () if not c.get("index")), {}
-            )
-            said = choice.get("delta") or {}
-            text = choice.get("text") or said.get("content") or ""
-            if not isinstance(text, str):
-                text = text_of(text)
+                raise StreamBrokenError(f"{self.model} broke off: {self._shown(said)}")
+            delta = self._read(frame)
             if self._for_client:
-                for fragment in said.get("tool_calls") or ():
+                choice = first_choice(frame) or {}
+                for fragment in (choice.get("delta") or {}).get("tool_calls") or ():
                     self._add_call(fragment)
-                self._add_logprobs(text, choice.get("logprobs") or {})
-            reason = choice.get("finish_reason")
-            refusal = said.get("refusal")
-            return Delta(
-                text,
-                _usage(frame.get("usage")),
-                reason if isinstance(reason, str) and reason else None,
-                refusal if isinstance(refusal, str) else None,
-            )
+                self._add_logprobs(delta.text, choice)
         except (
             ArithmeticError,
             ValueError,
@@ -254,77 +237,76 @@ class OpenAIRelay(Relay):
             KeyError,
             RecursionError,
         ) as error:
-            message = f"{self.model} sent a frame that is none of OpenAI's: {self._shown(error)}"
-            raise StreamBrokenError(message) from None
+            raise StreamBrokenError(
+                f"{self.model} sent a frame that is not in OpenAI's format: {self._shown(error)}"
+            ) from None
+        return delta
 
-    def _add_logprobs(self, text: str, said: Mapping[str, Any]) -> None:
-        """Note where the tokens of a delta end. One character may come in two deltas, half in each."""
+    def _read(self, frame: Any) -> Delta:
+        try:
+            return read_delta(frame)
+        except StreamBrokenError as error:
+            raise StreamBrokenError(f"{self.model} broke off: {self._shown(error)}") from None
+
+    def _add_logprobs(self, text: str, choice: Mapping[str, Any]) -> None:
+        """Note where the tokens of a delta end. A character may be split between two deltas."""
         if self._half and "\udc00" <= text[:1] <= "\udfff":
             self._at -= 1
         at = self._at
-        for token, logprob in _logprobs(said):
+        for token, logprob in read_logprobs(choice):
             at += len(token)
-            if logprob is not None:  # of the first token of a text nothing may be known
-                known = float(logprob)  # JSON has no infinity, and OpenAI writes it so
+            if logprob is not None:  # it may be missing for the first token of a text
+                known = float(logprob)  # JSON has no infinity; OpenAI writes -9999.0
                 finite = known if isfinite(known) else IMPOSSIBLE
                 self.logprobs.append(TokenLogprob(at, str(token), finite))
         if len(self.logprobs) > MAX_LOGPROBS:
-            message = f"{self.model} sent log probabilities that are of no text"
-            raise StreamBrokenError(message)
+            raise StreamBrokenError(f"{self.model} sent log probabilities without text")
         self._at += len(text)
         if text:
             self._half = "\ud800" <= text[-1] <= "\udbff"
 
     def _add_call(self, fragment: Mapping[str, Any]) -> None:
-        """A fragment of a tool call: the name first, the arguments in pieces."""
+        """Add a fragment of a tool call: the name first, the arguments in pieces."""
         at = fragment.get("index")
         at = 0 if at is None else at
         if type(at) is not int or not 0 <= at < MAX_CALLS:
-            message = f"{self.model} sent a tool call with index {at!r}"
-            raise StreamBrokenError(message)
+            raise StreamBrokenError(f"{self.model} sent a tool call with index {at!r}")
         function, given = fragment.get("function") or {}, fragment.get("id")
         call, known = self._calls.get(at, (None, None))
-        # Some servers give index 0 to every call; a name with another id begins another one.
+        # Some servers give index 0 to every call: a fragment with a name and a new id begins a new call.
         if call is None or (known and given and given != known and function.get("name")):
             if len(self.tool_calls) == MAX_CALLS:
-                message = f"{self.model} sent more than {MAX_CALLS} tool calls"
-                raise StreamBrokenError(message)
+                raise StreamBrokenError(f"{self.model} sent more than {MAX_CALLS} tool calls")
             called, known = {"name": "", "arguments": ""}, None
-            # The id is ours: a model may have written the other one. Nine characters suit all servers.
+            # We generate ids; the upstream's may be model output. All servers accept nine characters.
             call = {"id": token_hex(5)[:9], "type": "function", "function": called}
             self.tool_calls.append(call)
-        self._calls[at] = call, known or given  # later ids are of a piece, and not of the call
+        self._calls[at] = call, known or given  # keep the first id: later ids name fragments
         call["function"]["name"] += function.get("name") or ""
         call["function"]["arguments"] += function.get("arguments") or ""
         if len(call["function"]["arguments"]) + len(call["function"]["name"]) > MAX_ARGUMENTS:
-            message = f"{self.model} sent a tool call of more than {MAX_ARGUMENTS:,} characters"
-            raise StreamBrokenError(message)
+            raise StreamBrokenError(
+                f"{self.model} sent a tool call of more than {MAX_ARGUMENTS:,} characters"
+            )
 
     async def _refused(self, response: aiohttp.ClientResponse) -> BackendError:
-        """The error for an answer that is none."""
-        said = (await response.content.read(4096)).decode("utf-8", "replace")
-        try:
-            said = json.loads(said)["error"]["message"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            said = said.strip().splitlines()[0] if said.strip() else response.reason or ""
-        why = f"{response.status}: {self._shown(said)}"
-        match response.status:
-            case 401 | 403:
-                return AuthenticationError(f"{self.model} refused the gateway's key: {why}")
-            case 404:
-                return UnknownModelError(f"{self.model} is not known to its provider: {why}")
-            case 429:
-                error = RateLimitError(f"{self.model} asks for fewer requests: {why}")
-                error.retry_after = seconds_in(response.headers.get("Retry-After"))
-                return error
-            case 400 | 413 | 422 if self._for_client and self._attempts == 1:
+        """Return the error for an answer with a status that is not 200."""
+        body = (await response.content.read(4096)).decode("utf-8", "replace")
+        why = f"{response.status}: {self._shown(message_in(body) or response.reason)}"
+        kind = error_class(response.status)
+        if kind is RateLimitError:
+            busy = RateLimitError(f"{self.model} asks for fewer requests: {why}")
+            busy.retry_after = retry_after(response.headers)
+            return busy
+        if kind is RefusedRequestError:
+            if self._for_client and self._attempts == 1:
                 return RefusedRequestError(f"the upstream refused the request: {why}")
-            case 400 | 413 | 422:  # what it says may quote an answer that was not judged
-                return BackendError(f"{self.model} refused the request: {response.status}")
-        return BackendError(f"{self.model} failed: {why}")
+            # The words of a later refusal may quote an answer that was not judged.
+            return BackendError(f"{self.model} refused the request: {response.status}")
+        return kind(f"{self.model} failed: {why}")
 
     def _broken(self, error: Exception, *, answered: bool) -> BackendError:
-        why = type(error).__name__  # what was read from the wire may be in its words
+        why = type(error).__name__  # its message may quote the wire
         if isinstance(error, (aiohttp.ClientConnectorError, OSError)):
             why = self._shown(error) or why
         if answered:
@@ -336,7 +318,7 @@ class OpenAIRelay(Relay):
 
 
 def options_for(completion: Literal["chat", "text"], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's options under the names that an endpoint's kind of completion has for them.
+    """Return a client's options by the names of an endpoint's kind of completion.
 
     Example:
         >>> options_for("text", {"logprobs": True, "top_logprobs": 2, "max_completion_tokens": 9})
@@ -361,7 +343,7 @@ def options_for(completion: Literal["chat", "text"], given: Mapping[str, Any]) -
 
 
 def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The client's messages as they came, with what a repair has changed in their text.
+    """Return the client's messages with a repair's changes to their text.
 
     Example:
         >>> from streamval.types.context import Message
@@ -374,28 +356,10 @@ def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> lis
             made.append({"role": message.role, "content": message.content})
             continue
         given, said = dict(raw[at]), raw[at].get("content")
-        if text_of(said) != message.content:
+        if message_text(said) != message.content:
             given["content"] = message.content
             if isinstance(said, list):  # with its pictures
                 others = [part for part in said if "text" not in part]
                 given["content"] = [{"type": "text", "text": message.content}, *others]
         made.append(given)
     return made
-
-
-def _logprobs(said: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Tokens with their log probabilities, of a chat or of a text completion."""
-    if said.get("tokens"):
-        yield from zip(said["tokens"], said["token_logprobs"], strict=True)
-    for entry in said.get("content") or ():
-        yield entry["token"], entry["logprob"]
-
-
-def _usage(reported: Any) -> Usage | None:
-    if not isinstance(reported, dict):
-        return None
-    written, read = reported.get("completion_tokens"), reported.get("prompt_tokens")
-    if type(written) is not int or not 0 < written <= MAX_TOKENS:
-        return None
-    known = type(read) is int and 0 <= read <= MAX_TOKENS
-    return Usage(read if known else None, written, source="backend")

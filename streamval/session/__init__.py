@@ -1,4 +1,4 @@
-"""What stands on a pipeline: sessions, sampling strategies, generative functions, one attempt by hand."""
+"""Built on pipelines: sessions, sampling strategies, generative functions, `stream_with_chunking`."""
 
 import lazy_loader as _lazy
 

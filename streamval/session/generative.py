@@ -6,31 +6,25 @@ import functools
 import inspect
 import json
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
-from pydantic import ValidationError, create_model
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic_core import to_json
 
 from streamval.aio.blocking import wait_for
+from streamval.backends.base import Backend
 from streamval.errors import OutputTypeError, PreconditionException, UsageError
+from streamval.pipeline.repair import Repair
 from streamval.requirements.base import Requirement, as_requirements
-from streamval.requirements.whole import judge_all, judge_whole
+from streamval.requirements.final import validate_output, validate_outputs
 from streamval.session.sampling import RepairTemplateStrategy
 from streamval.session.session import Session
 from streamval.structured.schema import Schema
-from streamval.types.context import SimpleContext
+from streamval.types.context import Context, SimpleContext
 from streamval.types.results import ValidationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pydantic import BaseModel
-
-    from streamval.backends.base import Backend
-    from streamval.pipeline.repair import Repair
-    from streamval.types.context import Context
 
 R = TypeVar("R")
 
@@ -52,12 +46,12 @@ _ANSWER = 'a JSON object that has one field, "result"'
 def generative(function: Callable[..., R]) -> Generative[R]:
     '''Make a typed function of a signature and a docstring.
 
-    Call it with a session and the function's own arguments by name. What it returns is an
+    Call it with a session and the function's own arguments by name. It returns an
     instance of the annotated type (a `Literal`, a pydantic model, a list, a primitive), asked for
     by schema and checked. An ``async def`` gives a function to be awaited.
 
     Args:
-        function: Its signature, return type and docstring say what is wanted. Its body is not
+        function: Its signature, return type and docstring describe the task. Its body is not
             run.
 
     Raises:
@@ -87,15 +81,16 @@ class Generative(Generic[R]):
         try:
             returns = get_type_hints(function).get("return")
         except NameError as error:
-            message = f"{self.__name__} has a type that is not known (yet): {error}"
-            raise UsageError(message) from None
+            raise UsageError(
+                f"{self.__name__} has a type that is not known (yet): {error}"
+            ) from None
         if returns is None:
-            message = f"{self.__name__} needs a return type: it says what the model must produce"
-            raise UsageError(message)
+            raise UsageError(
+                f"{self.__name__} needs a return type: it says what the model must produce"
+            )
         taken = {"requirements", "precondition_requirements", "strategy", "model_options"}
         if clash := taken & set(self._signature.parameters):
-            message = f"{self.__name__} cannot have a parameter called {min(clash)!r}"
-            raise UsageError(message)
+            raise UsageError(f"{self.__name__} cannot have a parameter called {min(clash)!r}")
         self._returns = inspect.formatannotation(returns)
         self._schema: Schema[BaseModel] = Schema(create_model("Response", result=(returns, ...)))
 
@@ -113,12 +108,12 @@ class Generative(Generic[R]):
         """Call the function.
 
         Args:
-            m: Who writes it: the first argument, or by the name `m` where the function has no
+            m: The session: the first argument, or the keyword `m` if the function has no
                 parameter of that name.
-            requirements: Who judges the result: its text, or its JSON if it is no string. They
+            requirements: They judge the result: its text, or its JSON if it is not a string. They
                 judge it at its end.
-            precondition_requirements: Who judges the arguments, before anything is generated: the
-                only argument's text, or all of them as a JSON object. They hold whether or not
+            precondition_requirements: They judge the arguments, before anything is generated: the
+                only argument's text, or all arguments as a JSON object. They hold whether or not
                 there is a strategy.
             strategy: What follows a failure; `None` for one attempt.
             model_options: For the generation.
@@ -130,23 +125,23 @@ class Generative(Generic[R]):
 
         Raises:
             UsageError: If an argument is missing or unknown.
-            PreconditionException: If a precondition fails; its `validation` says why.
-            OutputTypeError: If what the model wrote never became the return type.
+            PreconditionException: If a precondition fails; its `validation` has the reasons.
+            OutputTypeError: If the model's output has no value of the return type.
         """
         if m is None and "m" not in self._signature.parameters:
             m = arguments.pop("m", None)
         if not isinstance(m, Session):
-            message = f"call it with a session first: {self.__name__}(start_session(), …)"
-            raise UsageError(message)
+            raise UsageError(f"call it with a session first: {self.__name__}(start_session(), …)")
         try:
             bound = self._signature.bind(**arguments)
         except TypeError as error:
-            message = f"{self.__name__}{self._signature} cannot be called so: {error}"
-            raise UsageError(message) from None
+            raise UsageError(
+                f"{self.__name__}{self._signature} cannot be called like this: {error}"
+            ) from None
         bound.apply_defaults()
 
         async def call() -> R:
-            judge = m.backend.going(model_options or {})
+            judge = m.backend.for_judges(model_options or {})
             await _check_preconditions(judge, precondition_requirements, bound.arguments)
             return await self._generate(m, bound.arguments, requirements, strategy, model_options)
 
@@ -179,18 +174,19 @@ class Generative(Generic[R]):
         try:
             result = self._read(str(samples.result))
         except ValidationError as error:
-            message = f"{self.__name__} got no {self._returns} out of the model: {error}"
-            raise OutputTypeError(message) from None
+            raise OutputTypeError(
+                f"{self.__name__} got no {self._returns} from the model: {error}"
+            ) from None
         if not samples.success:
             why = "; ".join(str(failure) for failure in samples.stream.failures)
             warnings.warn(f"the result of {self.__name__} does not meet: {why}", stacklevel=2)
         return result
 
     def _read(self, text: str) -> R:
-        """The result in what the model wrote.
+        """Return the result in the model's output.
 
         Raises:
-            ValidationError: If there is none of the right type.
+            ValidationError: If there is no value of the right type.
         """
         response = self._schema.parse(text)
         result: R = response.result  # type: ignore[attr-defined]
@@ -198,7 +194,7 @@ class Generative(Generic[R]):
 
 
 class _OfResult(Requirement):
-    """A requirement of the result, asked about it and not about the JSON around it."""
+    """A requirement that judges the result without the JSON around it."""
 
     def __init__(self, inner: Requirement, read: Callable[[str], Any]) -> None:
         super().__init__(inner.description, check_only=inner.check_only)
@@ -216,37 +212,36 @@ class _OfResult(Requirement):
         format: type[Any] | None = None,
         model_options: Mapping[str, Any] | None = None,
     ) -> ValidationResult:
-        """Judge the result, once it is one."""
+        """Judge the result; fail if there is no result."""
         try:
             result = self._read(str(ctx.last_output() or ""))
         except ValidationError:
             return ValidationResult(False, reason="there is no result to judge")
-        del format
-        return await judge_whole(
+        return await validate_output(
             self._inner, backend, ctx.with_output(_as_text(result)), model_options=model_options
         )
 
 
 async def _check_preconditions(
-    backend: Backend,
-    requirements: Sequence[Requirement | str] | None,
-    arguments: Mapping[str, Any],
+    backend: Backend, requirements: Sequence[Requirement | str] | None, arguments: Mapping[str, Any]
 ) -> None:
     judges = as_requirements(requirements)
     values = list(arguments.values())
     ctx = SimpleContext().with_output(_as_text(values[0] if len(values) == 1 else dict(arguments)))
-    results = await judge_all(judges, backend, ctx)
+    results = await validate_outputs(judges, backend, ctx)
     failed = [(j, result) for j, result in zip(judges, results, strict=True) if not result]
     if failed:
-        why = "; ".join(
-            f"{judge.name}: {result.reason or result.error}"
-            if result.reason or result.error
-            else judge.name
-            for judge, result in failed
+        raise PreconditionException(
+            "; ".join(
+                f"{judge.name}: {result.reason or result.error}"
+                if result.reason or result.error
+                else judge.name
+                for judge, result in failed
+            ),
+            [result for _, result in failed],
         )
-        raise PreconditionException(why, [result for _, result in failed])
 
 
 def _as_text(value: Any) -> str:
-    """A string as it is, anything else as JSON."""
+    """Return a string as it is, anything else as JSON."""
     return value if isinstance(value, str) else to_json(value, fallback=repr).decode()

@@ -1,21 +1,17 @@
-"""Sampling strategies: how often a session asks, with which prompts, and all that was sampled."""
+"""Sampling strategies: how often a session asks and with which prompts; sampling results."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamval.backends.base import GenerationRequest
 from streamval.pipeline.repair import Mode, Repair, listed
+from streamval.requirements.base import Requirement
 from streamval.types.context import Message
-from streamval.types.results import ValidationResult
+from streamval.types.results import AttemptResult, Failure, StreamResult, ValidationResult
 from streamval.types.thunk import ModelOutputThunk
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamval.backends.base import GenerationRequest
-    from streamval.requirements.base import Requirement
-    from streamval.types.results import AttemptResult, Failure, StreamResult
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,7 @@ class RejectionSamplingStrategy(Repair):
     mode: Mode | None = "restart"
 
     def prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
-        """The prompt as it is."""
-        del failures
+        """Return the prompt as it is."""
         return prompt
 
 
@@ -56,7 +51,7 @@ class RepairTemplateStrategy(RejectionSamplingStrategy):
         requirements: Judge by these, in place of those given with the instruction.
 
     Example:
-        >>> from streamval import Failure
+        >>> from streamval.types import Failure
         >>> print(RepairTemplateStrategy().prompt("Say hello.", [Failure("be kind", "it is rude")]))
         (An earlier answer was rejected. It has to meet these requirements:
         - be kind: it is rude)
@@ -65,13 +60,13 @@ class RepairTemplateStrategy(RejectionSamplingStrategy):
     """
 
     def prompt(self, prompt: str, failures: Sequence[Failure]) -> str:
-        """The prompt with the failures."""
+        """Return the prompt with the failures."""
         return Repair.prompt(self, prompt, failures)
 
 
 @dataclass(frozen=True)
 class MultiTurnStrategy(RejectionSamplingStrategy):
-    """Go on talking: each rejected answer stays in the conversation, and what was wrong with it.
+    """Continues the conversation: it keeps each rejected answer and the reasons.
 
     Args:
         loop_budget: Attempts in all, the first included.
@@ -87,8 +82,7 @@ class MultiTurnStrategy(RejectionSamplingStrategy):
         failures: Sequence[Failure],
         text: str,
     ) -> tuple[Message, ...]:
-        """The conversation so far, the rejected answer, and why it was rejected."""
-        del first
+        """Return the conversation so far, the rejected answer, and why it was rejected."""
         complaint = (
             f"That does not meet these requirements:\n{listed(failures)}\n"
             "Answer again, so that it does."
@@ -98,16 +92,16 @@ class MultiTurnStrategy(RejectionSamplingStrategy):
 
 @dataclass(frozen=True, slots=True)
 class SamplingResult:
-    """All that a strategy tried.
+    """Everything that a strategy sampled.
 
     Attributes:
         success: Whether `result` met every requirement.
         result: The answer: the valid one, else the sample with the fewest failures, the latest
             of those.
-        sample_generations: What the model wrote, an attempt each; of an attempt that failed early
-            all that it had written by then.
-        sample_validations: For each attempt the requirements that were judged to their end, with
-            the result. An attempt that failed early has those it failed.
+        sample_generations: The text that the model wrote in each attempt. For an attempt that failed early,
+            the text that it had written by then.
+        sample_validations: For each attempt the requirements that judged the whole output, with
+            the result. An attempt that failed early has only the requirements that it failed.
         result_validations: The same for `result`.
         result_index: Which sample `result` is.
         stream: The run behind it, with usage and failures.
@@ -122,12 +116,12 @@ class SamplingResult:
 
     @property
     def result_validations(self) -> list[tuple[Requirement, ValidationResult]]:
-        """Those of `result`."""
+        """The validations of `result`."""
         return self.sample_validations[self.result_index]
 
 
 def sampled(result: StreamResult, requirements: Sequence[Requirement]) -> SamplingResult:
-    """A run as the samples of a strategy."""
+    """Return a run as the samples of a strategy."""
     samples = result.attempts
     if result.success:
         chosen = len(samples) - 1

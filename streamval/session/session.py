@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 from streamval.aio.blocking import wait_for
+from streamval.backends.base import Backend
 from streamval.backends.default import as_backend
 from streamval.backends.options import stall_timeout_of
+from streamval.chunkers.chunking import Chunking
 from streamval.errors import UsageError
-from streamval.events import CompletedEvent
+from streamval.events import BaseEvent, CompletedEvent
 from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.repair import Repair
+from streamval.pipeline.run import Run
 from streamval.requirements.base import Requirement, as_requirements
-from streamval.requirements.whole import judge_all
+from streamval.requirements.final import validate_outputs
 from streamval.session.sampling import RejectionSamplingStrategy, SamplingResult, sampled
 from streamval.types.components import Instruction, fill_in, render
-from streamval.types.context import Message, SimpleContext
+from streamval.types.context import Context, Message, SimpleContext
+from streamval.types.results import ValidationResult
 from streamval.types.thunk import ModelOutputThunk
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamval.backends.base import Backend
-    from streamval.chunkers.chunking import Chunking
-    from streamval.events import BaseEvent
-    from streamval.pipeline.repair import Repair
-    from streamval.pipeline.run import Run
-    from streamval.types.context import Context
-    from streamval.types.results import ValidationResult
 
 _STRATEGY = RejectionSamplingStrategy(loop_budget=2)
 
@@ -36,14 +31,14 @@ _STRATEGY = RejectionSamplingStrategy(loop_budget=2)
 class Session:
     """A backend and a conversation. Make one with `start_session`.
 
-    Each method exists twice: the sync one runs on an event loop in a thread of its own, so it
-    works in a script and in Jupyter alike; its async twin, with an `a` in front, on yours.
+    `instruct`, `chat` and `validate` run on an event loop in a thread of their own, so they
+    work in a script and in Jupyter alike; their async twins, with an `a` in front, run on yours.
 
-    Every call remembers what was asked and answered in `ctx`, once it is over. Calls at the same
-    time each see the conversation as it was when they began; the last to end is remembered.
+    `instruct` and `chat` add their prompt and answer to `ctx` when they end. Calls at the same
+    time each see the conversation as it was when they began; `ctx` keeps only the last call to end.
 
     Attributes:
-        backend: Who speaks.
+        backend: The backend that generates.
         ctx: The conversation so far.
 
     Example:
@@ -75,15 +70,15 @@ class Session:
 
         Args:
             description: The task. ``{{name}}`` is filled in from `user_variables`.
-            requirements: Who judges. Their descriptions go into the prompt, except of those that are
+            requirements: Their descriptions go into the prompt, except of those that are
                 `check_only`. Their descriptions may hold ``{{name}}`` as well.
-            user_variables: What to fill in. `None`: braces stay as they are.
+            user_variables: The values to fill in. `None`: braces stay as they are.
             strategy: What follows a failure; `None` for one attempt.
             format: A pydantic model that the answer should be an instance of.
             model_options: For this generation: `temperature`, `seed`, `max_tokens` and what else
                 the backend knows; and `stall_timeout`, in seconds.
             chunking: How the answer is cut.
-            validation_backend: Whom requirements ask, if not the session's backend.
+            validation_backend: The backend that requirements ask, if not the session's.
 
         Returns:
             A run, not started yet: ``async for`` over it gives events, over its `chunks()` the
@@ -112,11 +107,7 @@ class Session:
 
     @overload
     async def ainstruct(
-        self,
-        description: str,
-        *,
-        return_sampling_results: Literal[False] = False,
-        **options: Any,
+        self, description: str, *, return_sampling_results: Literal[False] = False, **options: Any
     ) -> ModelOutputThunk: ...
     @overload
     async def ainstruct(
@@ -129,8 +120,8 @@ class Session:
 
         Args:
             description: The task.
-            return_sampling_results: Return all that was tried, with `success`; otherwise the
-                answer alone, which is the best of them if none was valid.
+            return_sampling_results: Return everything that was sampled, with `success`; otherwise the
+                answer alone, which is the best one if none was valid.
             **options: As for `stream_instruct`.
 
         Returns:
@@ -147,18 +138,14 @@ class Session:
 
     @overload
     def instruct(
-        self,
-        description: str,
-        *,
-        return_sampling_results: Literal[False] = False,
-        **options: Any,
+        self, description: str, *, return_sampling_results: Literal[False] = False, **options: Any
     ) -> ModelOutputThunk: ...
     @overload
     def instruct(
         self, description: str, *, return_sampling_results: Literal[True], **options: Any
     ) -> SamplingResult: ...
     def instruct(self, description: str, **options: Any) -> ModelOutputThunk | SamplingResult:
-        """`ainstruct`, waited for."""
+        """Call `ainstruct` and wait for the answer."""
 
         async def call() -> ModelOutputThunk | SamplingResult:
             answer: ModelOutputThunk | SamplingResult
@@ -174,11 +161,11 @@ class Session:
     ) -> Message:
         """Say something, and wait for the answer, which is not judged.
 
-        Start the session with a `ChatContext` for a model that remembers what was said.
+        Start the session with a `ChatContext` for a model that sees the conversation.
 
         Args:
-            content: What is said.
-            role: By whom.
+            content: The message.
+            role: The role of its author.
             **model_options: For this generation.
 
         Returns:
@@ -192,7 +179,7 @@ class Session:
         return Message("assistant", answer)
 
     def chat(self, content: str, **options: Any) -> Message:
-        """`achat`, waited for."""
+        """Call `achat` and wait for the answer."""
         return wait_for(lambda: self.achat(content, **options))
 
     # Validate
@@ -207,8 +194,8 @@ class Session:
         """Judge the last output, or another one, as a whole.
 
         Args:
-            requirements: Who judges.
-            output: What is judged; the last output by default.
+            requirements: The requirements that judge.
+            output: The output to judge; by default the last one.
             model_options: For judges that are models.
 
         Returns:
@@ -222,17 +209,16 @@ class Session:
             text = await output.avalue() if isinstance(output, ModelOutputThunk) else output
             ctx = replace(ctx, output=ModelOutputThunk(text))
         if ctx.last_output() is None:
-            message = "there is no output to validate yet; instruct first, or pass output="
-            raise UsageError(message)
+            raise UsageError("there is no output to validate yet; instruct first, or pass output=")
         if isinstance(requirements, (str, Requirement)):
             requirements = [requirements]
         judges = as_requirements(requirements)
-        return await judge_all(judges, self.backend, ctx, model_options=model_options)
+        return await validate_outputs(judges, self.backend, ctx, model_options=model_options)
 
     def validate(
         self, requirements: Sequence[Requirement | str] | Requirement | str, **options: Any
     ) -> list[ValidationResult]:
-        """`avalidate`, waited for."""
+        """Call `avalidate` and wait for the results."""
         return wait_for(lambda: self.avalidate(requirements, **options))
 
     def _instruction(
@@ -245,7 +231,7 @@ class Session:
         model_options: Mapping[str, Any] | None = None,
         **pipeline: Any,
     ) -> tuple[Run, Context]:
-        """A run, and the conversation with the instruction at its end."""
+        """Return a run, and the conversation with the instruction at its end."""
         if strategy is not None and strategy.requirements is not None:
             requirements, strategy = strategy.requirements, replace(strategy, requirements=None)
         judges = tuple(_filled_in(r, user_variables) for r in as_requirements(requirements))
@@ -273,15 +259,15 @@ def start_session(backend: Backend | str | None = None, ctx: Context | None = No
     """Start a session.
 
     Args:
-        backend: Who speaks: a `Backend`, or a LiteLLM model name. `None` for
+        backend: A `Backend`, or a LiteLLM model name. `None` for
             ``$STREAMVAL_MODEL``, else the embedded model.
-        ctx: What is remembered, and how: by default a `SimpleContext`, in which each instruction
+        ctx: The context: by default a `SimpleContext`, in which each instruction
             stands alone.
 
     Returns:
         The session.
 
     Raises:
-        UsageError: If `backend` is nothing that speaks.
+        UsageError: If `backend` is neither a backend nor a model name.
     """
     return Session(backend, ctx)

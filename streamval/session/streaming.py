@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from aiostream import streamcontext
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import Inbox
-from streamval.backends.base import Backend, Delta, GenerationRequest, as_messages
+from streamval.backends.base import Backend, GenerationRequest, Prompt, as_messages
 from streamval.backends.default import as_backend
 from streamval.backends.options import stall_timeout_of
+from streamval.chunkers.chunking import Chunking
 from streamval.errors import RunError, UsageError
-from streamval.events import ChunkEvent, QuickCheckEvent, StreamingDoneEvent
+from streamval.events import ChunkEvent, Event, QuickCheckEvent, StreamingDoneEvent
 from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.run import Run
+from streamval.requirements.base import Requirement
+from streamval.types.context import Context
+from streamval.types.deltas import Delta
+from streamval.types.results import PartialValidationResult, StreamResult, ValidationResult
 from streamval.types.thunk import GenerationMetadata, ModelOutputThunk
-
-if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Mapping,
-        Sequence,
-    )
-
-    from streamval.backends.base import Prompt
-    from streamval.chunkers.chunking import Chunking
-    from streamval.events import Event
-    from streamval.pipeline.run import Run
-    from streamval.requirements.base import Requirement
-    from streamval.types.context import Context
-    from streamval.types.results import PartialValidationResult, StreamResult, ValidationResult
 
 
 async def stream_with_chunking(
@@ -50,17 +39,17 @@ async def stream_with_chunking(
 ) -> StreamChunkingResult:
     """Generate, cut, judge each chunk with every requirement, and stop at the first failure.
 
-    The lower level under `Pipeline`: one attempt, no repair; retries are the caller's. It
-    begins at once, also while nothing consumes it.
+    A lower-level interface than `Pipeline`: one attempt without repair; the caller retries. It
+    begins at once, even if nothing consumes it.
 
     Args:
-        action: What to ask, after the turns that `ctx` lets a generation see; or an output that
-            has not been computed yet, whose stream this then consumes.
-        backend: Who speaks.
+        action: The prompt, which follows the visible turns of `ctx`; or an output that
+            is not computed yet, whose stream is then consumed.
+        backend: The backend that generates.
         ctx: The conversation so far.
-        requirements: Who judges: copies of them, made before anything is generated.
+        requirements: Copies of them judge, made before anything is generated.
         chunking: How the stream is cut.
-        validation_backend: Whom requirements ask, if not `backend`.
+        validation_backend: The backend that requirements ask, if not `backend`.
         format: A pydantic model that the output should be an instance of.
         model_options: For the generation; `stall_timeout` among them.
 
@@ -72,7 +61,8 @@ async def stream_with_chunking(
         Exception: What the `__copy__` of a requirement raises; nothing was generated then.
 
     Example:
-        >>> from streamval import ScriptedBackend, SimpleContext
+        >>> from streamval import ScriptedBackend
+        >>> from streamval.types import SimpleContext
         >>> async def main():
         ...     backend = ScriptedBackend("One. Two.")
         ...     result = await stream_with_chunking("Count.", backend, SimpleContext())
@@ -91,11 +81,10 @@ async def stream_with_chunking(
     before = ctx
     if isinstance(action, ModelOutputThunk):
         if action.is_computed():
-            message = (
+            raise UsageError(
                 "the output is computed already, so there is no stream to judge; use validate() "
                 "on it, or a backend that streams"
             )
-            raise UsageError(message)
     else:
         for turn in as_messages(action):
             ctx = ctx.add(turn)
@@ -115,7 +104,7 @@ async def stream_with_chunking(
         speaking,
         requirements=requirements,
         chunking=chunking,
-        validation_backend=validation_backend or speaker.going(options),
+        validation_backend=validation_backend or speaker.for_judges(options),
         stall_timeout=timeout,
     )
     result = StreamChunkingResult(
@@ -129,10 +118,10 @@ class StreamChunkingResult:
     """A stream that is being judged. Made by `stream_with_chunking`.
 
     `astream` and `events` have one consumer each, and may be consumed at the same time, now or
-    later, or not at all: what is not consumed yet is kept, at most the length of the output.
+    later, or not at all: unconsumed items are kept, at most the length of the output.
 
-    An exception that ends the stream is raised once: by `astream` or by `acomplete`, by the one
-    that meets it first.
+    An exception that ends the stream is raised once, by `astream` or by `acomplete`: whichever
+    comes first.
     """
 
     def __init__(self, run: Run, known: Callable[[], GenerationMetadata]) -> None:
@@ -167,7 +156,7 @@ class StreamChunkingResult:
             await self.acomplete()
 
     def astream(self) -> AsyncGenerator[str]:
-        """The validated chunks, as they come.
+        """Return the validated chunks, as they come.
 
         Raises:
             RunError: If they have a consumer already.
@@ -177,7 +166,7 @@ class StreamChunkingResult:
         return self._consume()
 
     def events(self) -> AsyncIterator[Event]:
-        """The events, up to `CompletedEvent`. An exception is among them as an `ErrorEvent`.
+        """Return the events, up to `CompletedEvent`. An exception is among them as an `ErrorEvent`.
 
         Raises:
             RunError: If they have a consumer already.
@@ -196,22 +185,22 @@ class StreamChunkingResult:
         self._raise_once()
 
     async def cancel(self) -> None:
-        """Stop generating; returns when the backend is closed. Consumers see the end."""
+        """Stop generating, and wait until the backend is closed. The iterators of consumers end."""
         await self._run.cancel()
 
     @property
     def completed(self) -> bool:
-        """Whether it came to its natural end, with nothing failed while streaming."""
+        """Whether the stream ended naturally, without a failed chunk or an exception."""
         return self._ended_naturally and self._result is not None
 
     @property
     def full_text(self) -> str:
-        """What was delivered so far: never text that was not judged, or failed."""
+        """The delivered text so far: only judged text that did not fail."""
         return self._run.text if self._result is None else self._result.text
 
     @property
     def streaming_failures(self) -> list[tuple[Requirement, PartialValidationResult]]:
-        """Who failed a chunk, and the verdict."""
+        """The requirements that failed a chunk, each with its verdict."""
         return list(self._failed)
 
     @property
@@ -225,12 +214,12 @@ class StreamChunkingResult:
 
     @property
     def final_validations(self) -> list[ValidationResult]:
-        """The judgements of the whole output; none after an early stop."""
+        """The judgements of the whole output; empty after an early stop."""
         return list(self._result.validations) if self._result else []
 
     @property
     def as_thunk(self) -> ModelOutputThunk:
-        """The output, computed, with what is known of its generation.
+        """The computed output, with the metadata of its generation.
 
         Its model, usage, finish reason, and whether it was cancelled: by a failure, or by you.
 
@@ -238,14 +227,12 @@ class StreamChunkingResult:
             RunError: Before the stream has ended.
         """
         if not self._task.done():
-            message = "the stream has not ended yet; await acomplete() first"
-            raise RunError(message)
+            raise RunError("the stream has not ended yet; await acomplete() first")
         return ModelOutputThunk(self.full_text, self._known())
 
     def _claim(self, name: str) -> None:
         if name in self._taken:
-            message = f"{name} has one consumer, and this stream's has been taken already"
-            raise RunError(message)
+            raise RunError(f"{name} may have only one consumer, and it has one already")
         self._taken.add(name)
 
     def _take(self, event: Event) -> None:
@@ -280,14 +267,14 @@ class StreamChunkingResult:
 
 
 class _Speaking(Backend):
-    """Says what an output on its way says; closing it cancels that output.
+    """A backend that yields an output which is being generated; closing it cancels that output.
 
     Args:
         model: Its name.
-        speak: Gives the output, when it is to be generated.
+        speak: Makes the output when it is needed.
 
     Attributes:
-        asked: Set when that is.
+        asked: Set when the output is needed.
     """
 
     def __init__(self, model: str, speak: Callable[[], Awaitable[ModelOutputThunk]]) -> None:
@@ -297,12 +284,11 @@ class _Speaking(Backend):
         self._thunk: ModelOutputThunk | None = None
 
     def known(self) -> GenerationMetadata:
-        """What is known of the generation."""
+        """Return the metadata of the generation."""
         return self._thunk.generation if self._thunk else GenerationMetadata(self.model)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
-        """The output's stream, which has one consumer."""
-        del request
+        """Yield the output's stream, which has one consumer."""
         self.asked.set()
         self._thunk = thunk = await self._speak()
         known = thunk.generation

@@ -1,19 +1,24 @@
-"""What a type says before a value of it has come: its members, its keys, its validators."""
+"""Inspects a type before a value arrives: its members, keys and validators."""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from inspect import signature
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
-from pydantic import AfterValidator, AliasChoices, AliasPath, BaseModel, RootModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pydantic import ConfigDict
-    from pydantic.fields import FieldInfo
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    PydanticUserError,
+    RootModel,
+    TypeAdapter,
+)
+from pydantic.fields import FieldInfo
 
 
 class Member(NamedTuple):
@@ -22,7 +27,7 @@ class Member(NamedTuple):
     Attributes:
         annotation: The type.
         metadata: The constraints on it.
-        config: What the model around it says.
+        config: The configuration of the model around it.
     """
 
     annotation: Any
@@ -31,7 +36,7 @@ class Member(NamedTuple):
 
 
 def members(annotation: Any, metadata: tuple[Any, ...], config: ConfigDict) -> Iterator[Member]:
-    """The members of a union, each with the constraints on it; the type itself if it is none."""
+    """Yield the members of a union with their constraints; for any other type, the type itself."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)
@@ -44,7 +49,7 @@ def members(annotation: Any, metadata: tuple[Any, ...], config: ConfigDict) -> I
     elif hasattr(annotation, "__value__"):  # a type alias
         yield from members(annotation.__value__, metadata, config)
     elif isinstance(annotation, type) and issubclass(annotation, RootModel):
-        own = annotation.model_config  # that of the model around it ends here
+        own = annotation.model_config  # the enclosing model's configuration does not apply
         if is_opaque(annotation) or has_validators(annotation, "root") or own:
             yield Member(Any, metadata, config)
         else:
@@ -55,12 +60,11 @@ def members(annotation: Any, metadata: tuple[Any, ...], config: ConfigDict) -> I
 
 
 def is_opaque(model: type[BaseModel]) -> bool:
-    """Whether a model may make something else of its JSON before it judges it."""
-    decorators = model.__pydantic_decorators__
+    """Return whether a model may change its JSON before it judges it."""
+    around = list(_around_fields(model))
     return (
-        any(known.info.mode != "after" for known in decorators.model_validators.values())
-        or model.__init__ not in (BaseModel.__init__, RootModel.__init__)
-        or bool(decorators.root_validators)
+        not around
+        or any(_changes(schema) or schema.get("custom_init") for schema in around)
         or "__get_pydantic_core_schema__" in own_names(model)
         or any(
             isinstance(known.validation_alias, (AliasPath, AliasChoices))
@@ -69,14 +73,72 @@ def is_opaque(model: type[BaseModel]) -> bool:
     )
 
 
+def has_validators(model: type[BaseModel], name: str) -> bool:
+    """Return whether a field has validators, beside those in its annotation, that may change its value."""
+    known = model.model_fields[name]
+    annotation: Any = known.annotation
+    if known.metadata:
+        annotation = Annotated[(annotation, *known.metadata)]
+    *_, inner = _around_fields(model)
+    field = inner["fields"][name]["schema"] if "fields" in inner else inner["schema"]
+    whole: Any = TypeAdapter(model).core_schema
+    try:
+        alone = _functions(TypeAdapter(annotation).core_schema)
+    except PydanticUserError:  # it refers to a name that is not defined yet
+        alone = []
+    return _functions(field, whole.get("definitions", ())) != alone
+
+
+def _around_fields(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """Yield pydantic's schemas around the fields of a model, the outermost first, then that of the fields.
+
+    See https://docs.pydantic.dev/latest/api/pydantic_core_schema. Yield nothing for an incomplete model,
+    whose schema pydantic may build, or refuse, only when it is read.
+    """
+    try:
+        layers = list(_layers(TypeAdapter(model).core_schema))
+    except PydanticUserError:
+        return
+    for layer in layers:
+        yield layer
+        if layer["type"] == "model-fields" or layer.get("root_model"):
+            return
+
+
+def _functions(schema: Any, known: Iterable[dict[str, Any]] = ()) -> list[tuple[str, object]]:
+    """Return the functions that a schema calls before it judges a value: the type and the name of each."""
+    return [
+        (layer["type"], getattr(layer["function"]["function"], "__qualname__", None))
+        for layer in _layers(schema, known)
+        if _changes(layer)
+    ]
+
+
+def _layers(schema: Any, known: Iterable[dict[str, Any]] = ()) -> Iterator[dict[str, Any]]:
+    """Yield a schema, and the schemas inside it for the same value. `known` are definitions around it."""
+    definitions: dict[str, Any] = {one["ref"]: one for one in known}
+    while schema:
+        definitions |= {one["ref"]: one for one in schema.get("definitions", ())}
+        if schema["type"] == "definition-ref":
+            schema = definitions.get(schema["schema_ref"], {})
+            continue
+        yield schema
+        schema = schema.get("schema", {})
+
+
+def _changes(schema: dict[str, Any]) -> bool:
+    """Return whether a schema calls a function before it judges, and so may change the value."""
+    return schema["type"] in ("function-before", "function-wrap", "function-plain")
+
+
 def own_names(cls: type) -> set[str]:
-    """What a class and its bases define, those of pydantic and Python left out."""
+    """Return the names that a class and its bases define, except those of pydantic and Python."""
     known = (BaseModel, RootModel, Enum, object)
     return {name for base in cls.__mro__ if base not in known for name in vars(base)}
 
 
 def looks_around(constraint: object) -> bool:
-    """Whether a validator asks for the fields beside its own (the `info` of pydantic)."""
+    """Return whether a validator asks for the fields beside its own (the `info` of pydantic)."""
     if not isinstance(constraint, AfterValidator):
         return False
     try:
@@ -86,7 +148,7 @@ def looks_around(constraint: object) -> bool:
 
 
 def constraints(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[Any]:
-    """The constraints on a type and on all that it is made of, models left out."""
+    """Yield the constraints on a type and on the types inside it, except inside models."""
     yield from metadata
     for name in ("__value__", "__supertype__"):  # a type alias, a NewType
         if hasattr(annotation, name):
@@ -100,16 +162,8 @@ def constraints(annotation: Any, metadata: tuple[Any, ...]) -> Iterator[Any]:
             yield from constraints(one, ())
 
 
-def has_validators(model: type[BaseModel], name: str) -> bool:
-    """Whether a field has validators that may change its value before it is judged."""
-    return any(
-        known.info.mode != "after" and (name in known.info.fields or "*" in known.info.fields)
-        for known in model.__pydantic_decorators__.field_validators.values()
-    )
-
-
 def keys_of(name: str, known: FieldInfo, config: ConfigDict) -> set[str]:
-    """The keys under which a field may come."""
+    """Return the keys that a field may have."""
     alias = known.validation_alias if known.validation_alias is not None else known.alias
     if not isinstance(alias, str):
         return {name}

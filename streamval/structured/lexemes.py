@@ -1,15 +1,13 @@
-"""What JSON looks like as text: patterns of tokens, and small questions about raw text."""
+"""Patterns of JSON tokens, and small functions on raw JSON text."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamval.structured.reading import Root
+from streamval.structured.json_events import Root
 
-# One token (a string, a bracket, a number or another literal), and the separators before it. What
-# is glued to its end, as in ``1word``, does not belong to it: the parser ends a value there too.
+# One token (a string, a bracket, a number or another literal), and the separators before it. Text
+# directly after it, as in ``1word``, does not belong to it: the parser ends a value there too.
 LEXEME = re.compile(
     r"""[\s,:]* (
         "(?:[^"\\]++|\\.)*+" | [{}\[\]] | true | false | null
@@ -31,7 +29,7 @@ OPENERS: dict[Root | None, re.Pattern[str]] = {
 
 
 def ends_escaping(text: str) -> bool:
-    r"""Whether text inside a string ends in a backslash that escapes what follows.
+    r"""Return whether text inside a string ends in a backslash that escapes what follows.
 
     Example:
         >>> ends_escaping("a\\"), ends_escaping("a\\\\")
@@ -41,7 +39,7 @@ def ends_escaping(text: str) -> bool:
 
 
 def with_small_exponents(text: str) -> str:
-    """The JSON text with exponents that a `Decimal` can hold; as floats its numbers are the same.
+    """Return the JSON text with exponents that fit a `Decimal`. As floats its numbers are the same.
 
     Example:
         >>> with_small_exponents('{"1e1234567": 1e1234567')
@@ -50,9 +48,9 @@ def with_small_exponents(text: str) -> str:
     return _HUGE_EXPONENT.sub(lambda found: f"{found[1]}99999" if found[1] else found[0], text)
 
 
-def complaint_of(error: Exception) -> str:
-    """What the parser complains of, without the text around it that it shows in further lines."""
+def parser_message(error: Exception) -> str:
+    """Return the parser's message without the quoted text in its further lines."""
     said = str(error)
-    if said.startswith(("b'", 'b"')):  # ijson, where that text is cut in the middle of a character
+    if said.startswith(("b'", 'b"')):  # ijson gives bytes where it cuts inside a character
         said = said[2:].split("\\n", maxsplit=1)[0].replace("\\'", "'")
     return said.splitlines()[0].strip(" .")

@@ -1,4 +1,4 @@
-"""How a text with JSON in it begins: with the JSON, or with prose before it."""
+"""Decides whether a text begins with JSON, with a string, or with prose."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Literal
 _FENCE = re.compile(r"```[^\n`{\[]{0,36}\n")
 _FENCE_SO_FAR = re.compile(r"`{1,2}|```[^\n`{\[]{0,36}")
 _FENCED = re.compile(r"\A\s*```[^\n`{\[]{0,36}\n(.*?)\s*(?:```\s*)?\Z", re.DOTALL)
-# Inside a string: neither its end, nor a character that none may have, nor half of an escape.
+# The inside of a string, without its end, illegal characters, or half of an escape.
 _IN_STRING = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+', re.DOTALL)
 
 
 class Opening:
-    """Decides what a text begins with, in pieces of any slicing. The decision is the same for all.
+    """Decides how a text begins, from its pieces. The decision does not depend on the slicing.
 
     Whitespace and the first line of a code fence are skipped. After them, a bracket begins the JSON,
-    of whatever kind it is. A string is the JSON if nothing follows it: then a bracket in it is none
-    that begins anything. Anything else is prose, somewhere in which the JSON may be.
+    of any kind. A string is the JSON if nothing follows it: then a bracket inside it does not
+    begin anything. Anything else is prose that may contain the JSON.
 
     Attributes:
-        kind: What it is, once that is certain.
-        at: Offset from which on the text is as `feed` returns it.
+        kind: The kind of text, once that is certain.
+        at: Offset of the text that `feed` returns.
 
     Example:
         >>> opening = Opening()
@@ -44,7 +44,7 @@ class Opening:
         return twin
 
     def feed(self, text: str) -> str | None:
-        """Take the next piece; return all of the text from `at` on, once it is certain what it is."""
+        """Take the next piece; return the text from `at` on, once its kind is certain."""
         while text and self.kind is None:
             match self._state:
                 case "space":
@@ -59,7 +59,7 @@ class Opening:
 
     @property
     def is_string(self) -> bool:
-        """Whether the text is a string and nothing else, if no more of it comes."""
+        """Whether the text so far is only a string, perhaps in a code fence."""
         return self.kind == "string" or (self.kind is None and self._state == "behind")
 
     def _skip_space(self, text: str) -> str:
@@ -94,7 +94,7 @@ class Opening:
         return text
 
     def _read_string(self, text: str) -> str:
-        if self._held[-1] == "\\":  # which escapes what comes
+        if self._held[-1] == "\\":  # it escapes the next character
             text = self._held.pop() + text
         inside = _IN_STRING.match(text)
         assert inside is not None
@@ -123,7 +123,7 @@ class Opening:
 
 
 def unfenced(text: str) -> str:
-    """The text without whitespace and a code fence around it.
+    """Return the text without whitespace and a code fence around it.
 
     Example:
         >>> unfenced("```json\\n6\\n```\\n")

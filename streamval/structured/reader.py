@@ -1,7 +1,29 @@
-"""JSON in pieces: text of any slicing in, events out. ijson parses; this adds paths and offsets.
+"""JSON in pieces: text of any slicing in, events with paths and offsets out.
 
-A plain object without tasks or observables. JSON is read once: the chunker reads it, and its chunks
-carry the events to the schema and to the partial values.
+ijson parses, and reports values without offsets. This module adds paths and offsets. JSON is read
+once: the chunker reads it, and its chunks carry the events to the schema and to the partial values.
+
+A text goes through up to four states, in this order (`feed`):
+
+1. `_opening` decides whether the text begins with JSON, with a string, or with prose.
+2. Prose: `_look_for_it` skips to the next bracket that may begin the JSON.
+3. Behind such a bracket `_try` reads one character at a time, until the JSON is certain (`_is_certain`)
+   or broken. Broken means that the bracket was prose: the search continues right behind it. One
+   character at a time, because otherwise the slicing of the text would show in the result.
+4. `_read` sends whole pieces to the parser, until the JSON ends.
+
+Where the parser has reported something, `_place` finds it in the text: `_tail` is the text since the
+last event, and `LEXEME` matches one token after another in it, one for each event. So the cost is
+linear, and a piece in which nothing completes costs no search at all.
+
+What to watch for when you change this file:
+
+- The parser reads a string again from its beginning with each piece. So pieces of a long open string
+  are kept in `_unsent`, and sent only when the string may end (`_string_goes_on`).
+- A number ends only at the next delimiter. Its event may come with a later piece than its last digit.
+- A parser cannot be copied. `__copy__` builds a new one and sends it the shortest text that leads to
+  the same state (`Frame.shortest_way`), then the tail.
+- Some inputs make ijson raise odd errors (a huge exponent, thousands of digits): see `_read`.
 """
 
 from __future__ import annotations
@@ -9,31 +31,28 @@ from __future__ import annotations
 from copy import copy
 from decimal import Decimal
 from json import JSONDecoder
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ijson
 
+from streamval.structured.json_events import EventKind, Frame, JSONEvent, OpenString, Reading, Root
 from streamval.structured.lexemes import (
     LEXEME,
     OPEN_STRING,
     OPENERS,
     STRING_GOES_ON,
-    complaint_of,
     ends_escaping,
+    parser_message,
     with_small_exponents,
 )
 from streamval.structured.opening import Opening, unfenced
-from streamval.structured.reading import Frame, JSONEvent, OpenString, Reading
 
-if TYPE_CHECKING:
-    from streamval.structured.reading import Kind, Root
-
-LONG = 64
+CERTAIN_AFTER = 64
 """Characters after which a bracket in the text is taken for the beginning of the JSON, if it can
 still be. Before that, a first completed key, value or container decides."""
 
 DEEPEST = 201
-"""Objects and arrays inside of each other that are read: what pydantic's own parser takes (jiter,
+"""Greatest nesting depth of objects and arrays: the limit of pydantic's own parser (jiter,
 in pydantic-core 2.50). It bounds the cost of paths, which are as long as the nesting is deep."""
 
 
@@ -41,15 +60,15 @@ class JSONReader:
     """Finds the JSON in a text and reads it as it comes.
 
     The text before it (a preamble, the opening of a code fence) and after it is skipped. A bracket
-    in the text before it that begins no JSON is not mistaken for it. Only the first object or
-    array is read. Where the text, or what is in its code fence, begins with an object or array, that
-    is the JSON, whatever `root` says; where it is a string, there is none.
+    in the text before it that does not begin JSON is skipped too. Only the first object or
+    array is read. Where the text, or the content of its code fence, begins with an object or array, that
+    is the JSON, whatever `root` is; where it is a string, there is no JSON.
 
     Whole pieces go to the parser. Only where something has completed, a regular expression finds
     its place.
 
     Args:
-        root: Look for an object, or an array, only; by default for the one that comes first.
+        root: Look only for an object, or only for an array; by default for the first of either.
 
     Attributes:
         began_at: Offset at which the JSON begins, or `None` so far.
@@ -77,28 +96,27 @@ class JSONReader:
         self.root = root
         self._opening: Opening | None = Opening()
         self._at = 0
-        self._before = ""
+        self._char_before = ""
         self._frames: list[Frame] = []
         self._parser: Any = None
-        self._found: Any = None
+        self._parsed: Any = None
         self._string: OpenString | None = None
         self._tail: list[str] = []  # the text in which nothing has completed so far
         # Whether an open string ends in a backslash, which escapes the next character.
         self._escaping = False
-        # Pieces of an open string that the parser has not got: it would read all of it at each.
+        # Pieces of an open string that were not sent to the parser, which would read them again each time.
         self._unsent: list[str] = []
-        # Before it is certain that a bracket begins the JSON: the text from there on, the events.
+        # While it is uncertain whether a bracket begins the JSON: the text from there on, the events.
         self._candidate: list[str] = []
         self._held: list[JSONEvent] = []
 
     def feed(self, text: str) -> list[JSONEvent]:
-        """Take the next piece of text; return what completes in it, in order."""
+        """Take the next piece of text; return the events in it, in order."""
         events: list[JSONEvent] = []
         while text:
             if self._opening is not None:
                 text = self._open(self._opening, text)
             elif self.ended_at is not None or self.error is not None:
-                self._at += len(text)
                 break
             elif self._parser is None:
                 text = self._look_for_it(text)
@@ -112,12 +130,12 @@ class JSONReader:
         return events
 
     def read(self, text: str) -> Reading:
-        """Like `feed`; also returns the open string and the error."""
+        """Take the next piece of text; return its events, the open string and the error."""
         return Reading(self.feed(text), self.open_string, self.error, self.root)
 
     @property
     def where(self) -> str:
-        """The path of what is being written."""
+        """The path of the value that is being written."""
         return self._frames[-1].child() if self._frames else "$"
 
     @property
@@ -136,28 +154,28 @@ class JSONReader:
         twin._held = list(self._held)
         twin._tail, twin._unsent = list(self._tail), []
         if self._parser is not None and self.ended_at is None and self.error is None:
-            # A parser cannot be copied, but led to the same place by a shorter way.
+            # A parser cannot be copied: rebuild its state from a minimal prefix.
             try:
                 twin._start_parser(self._way() + "".join(self._tail))
             except (ijson.JSONError, ValueError, SystemError, ArithmeticError) as error:
-                # The original has not sent all of it to its parser, and so has not seen it yet.
-                twin.error = f"{self.where}: {complaint_of(error)}"
+                # The original has not sent this text to its parser yet, and so has no error yet.
+                twin.error = f"{self.where}: {parser_message(error)}"
         return twin
 
     def _way(self) -> str:
         return "".join(frame.shortest_way() for frame in self._frames)
 
     def _start_parser(self, text: str = "") -> None:
-        self._found = ijson.sendable_list()
-        self._parser = ijson.basic_parse_coro(self._found)
+        self._parsed = ijson.sendable_list()
+        self._parser = ijson.basic_parse_coro(self._parsed)
         if text:
             self._parser.send(_encoded(text))
-            del self._found[:]
+            del self._parsed[:]
 
     def _open(self, opening: Opening, text: str) -> str:
-        """Find out what the text begins with; returns what of it is to be read."""
+        """Decide how the text begins. Return the part that has to be read."""
         known = opening.feed(text)
-        if known is None or opening.kind == "string":
+        if known is None or opening.kind == "string":  # a string has no JSON in it: skip the rest
             return ""
         self._opening, self._at = None, opening.at
         if opening.kind == "json":
@@ -165,28 +183,28 @@ class JSONReader:
         return known
 
     def _look_for_it(self, text: str) -> str:
-        """Skip to the next bracket that may begin it; returns the text from there on."""
-        behind = len(self._before)
-        found = OPENERS[self.root].search(self._before + text, behind)
+        """Skip to the next bracket that may begin the JSON. Return the text from there on."""
+        behind = len(self._char_before)
+        found = OPENERS[self.root].search(self._char_before + text, behind)
         skipped = len(text) if found is None else found.start() - behind
         self._at += skipped
-        self._before = (self._before + text[:skipped])[-1:]
+        self._char_before = (self._char_before + text[:skipped])[-1:]
         if found is not None:
             self._start_parser()
             self._candidate, self._held, self._tail = [], [], []
         return text[skipped:]
 
     def _try(self, char: str) -> str:
-        """Read on where it is not certain yet that the bracket begins the JSON."""
+        """Read a character while it is uncertain that the bracket begins the JSON. Return the text left."""
         self._candidate.append(char)
-        begun = self._frames[0].start if self._frames else self._at
+        begun = self._frames[0].start if self._frames else self._at  # before `_read` removes frames
         left = self._read(char, self._held)
         certain = self._is_certain(begun)
         if self.error is not None and not certain:
-            # It began no JSON: look on behind its bracket.
+            # The bracket did not begin JSON: search again behind it.
             text = "".join(self._candidate)
             self._at -= len(text) - 1
-            self._before, self._frames, self._parser = text[0], [], None
+            self._char_before, self._frames, self._parser = text[0], [], None
             self._string, self.error = None, None
             return text[1:]
         if certain:
@@ -195,10 +213,10 @@ class JSONReader:
 
     def _is_certain(self, begun: int) -> bool:
         last = self._held[-1].kind if self._held else None
-        return last in ("key", "value", "end") or self._at - begun > LONG
+        return last in ("key", "value", "end") or self._at - begun > CERTAIN_AFTER
 
     def _read(self, text: str, events: list[JSONEvent]) -> str:
-        """Read until the JSON ends; returns the text that is left."""
+        """Read until the JSON ends. Return the text that is left."""
         broken: Exception | None = None
         self._tail.append(text)
         self._at += len(text)
@@ -213,9 +231,9 @@ class JSONReader:
         except (ijson.JSONError, ValueError, SystemError) as error:
             broken = error
         if isinstance(broken, SystemError):  # a number of thousands of digits
-            del self._found[-1:]  # ijson left it half made
+            del self._parsed[-1:]  # ijson left it half made
         self._unsent = []
-        if self._found:
+        if self._parsed:
             text = self._place(events)
         elif self._string is not None:
             self._string = self._string.and_then(text)
@@ -225,7 +243,7 @@ class JSONReader:
         if self.ended_at is not None:
             return text
         if broken is not None and self.error is None:
-            self.error = f"{self.where}: {complaint_of(broken)}"
+            self.error = f"{self.where}: {parser_message(broken)}"
         return ""
 
     def _read_huge_number(self) -> Exception | None:
@@ -233,20 +251,20 @@ class JSONReader:
 
         Its value as a float is the same: infinity, or zero.
         """
-        done = list(self._found)
+        done = list(self._parsed)
         self._start_parser(self._way())
         try:
             self._parser.send(_encoded(with_small_exponents("".join(self._tail))))
         except (ijson.JSONError, ValueError, SystemError, ArithmeticError) as error:
-            self._found[:] = self._found or done
+            self._parsed[:] = self._parsed or done
             return error
         return None
 
     def _place(self, events: list[JSONEvent]) -> str:
-        """Give the parser's events their paths and offsets; returns the text behind the last."""
+        """Add paths and offsets to the parser's events. Return the text behind the last event."""
         frames, text = self._frames, "".join(self._tail)
         offset, done = self._at - len(text), 0
-        for found, value in self._found:
+        for found, value in self._parsed:
             lexeme = LEXEME.match(text, done)
             assert lexeme is not None
             start, end = lexeme.span(1)
@@ -259,7 +277,7 @@ class JSONReader:
                 if frames:
                     frames[-1].since.append(text[done:start])
                 frames.append(Frame(opener, path, offset + start))
-                kind: Kind = "start_object" if opener == "{" else "start_array"
+                kind: EventKind = "start_object" if opener == "{" else "start_array"
                 events.append(JSONEvent(kind, path, None, offset + start, offset + end))
                 if len(frames) > DEEPEST:
                     self.error = f"it nests more than {DEEPEST} objects and arrays"
@@ -280,7 +298,7 @@ class JSONReader:
                 parent.key, parent.has_value, parent.since = None, True, []
                 parent.index += 1
             done = end
-        del self._found[:]
+        del self._parsed[:]
         rest = text[done:]
         self._tail = [rest] if rest else []
         self._string = None
@@ -297,7 +315,7 @@ class JSONReader:
             self._escaping = ends_escaping(begun)
 
     def _string_goes_on(self, text: str) -> bool:
-        """Whether the open string neither ends in this text nor breaks."""
+        """Return whether the open string neither ends in this text nor breaks; note its last backslash."""
         found = STRING_GOES_ON.match("\\" + text if self._escaping else text)
         if found is None:
             return False
@@ -311,7 +329,7 @@ class JSONReader:
 
 
 def json_in(text: str, root: Root | None = None) -> str:
-    """The JSON that a `JSONReader` finds in a whole text, or what comes closest to it.
+    """Return the JSON that a `JSONReader` finds in a whole text; without JSON, the unfenced text.
 
     Example:
         >>> json_in('Here you are: {"n": 1}. Anything else?')
@@ -327,7 +345,7 @@ def json_in(text: str, root: Root | None = None) -> str:
         if opener is None:
             return unfenced(text)
         begins = opener.start()
-    try:  # mostly the first bracket begins it, and Python's own parser is quick
+    try:  # usually the first bracket begins the JSON, and Python's own parser is fast
         _, end = _DECODER.raw_decode(text, begins)
     except (ValueError, RecursionError):
         reader = JSONReader(root=root)

@@ -1,29 +1,25 @@
 """A type as a schema for a stream: the first value that makes an instance impossible, and why.
 
-pydantic judges each value as it completes, against the type that belongs at its path. Only what is
-certain counts: where a type has validators of its own that may change a value before it is judged,
-nothing inside of it is judged before all of it is there.
+pydantic judges each value as it completes, by the type at its path. Only certain errors count:
+where a type has validators of its own that may change a value before it is judged,
+no value inside it is judged before the whole value is complete.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
 from io import SEEK_END, StringIO
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 from pydantic_core import SchemaError, to_json
 
 from streamval.errors import UsageError
+from streamval.structured.allowed import Allowed, ImpossibleError, JSONKind, first_error, name_of
+from streamval.structured.json_events import JSONEvent, OpenString, Reading, Root, path_of
 from streamval.structured.opening import unfenced
-from streamval.structured.places import ImpossibleError, Place, complaint_of, name_of
 from streamval.structured.reader import JSONReader, json_in
-from streamval.structured.reading import path_of
-
-if TYPE_CHECKING:
-    from streamval.structured.places import Kind
-    from streamval.structured.reading import JSONEvent, OpenString, Reading, Root
 
 T = TypeVar("T")
 
@@ -48,9 +44,8 @@ class Schema(Generic[T]):
             self.adapter: TypeAdapter[T] = TypeAdapter(wanted)
         except (PydanticUserError, SchemaError) as error:
             said = str(error).splitlines()[0]
-            message = f"{wanted!r} is no type that pydantic can check: {said}"
-            raise UsageError(message) from None
-        self.place = Place.of(wanted)
+            raise UsageError(f"pydantic cannot check the type {wanted!r}: {said}") from None
+        self.place = Allowed.of(wanted)
 
     @cached_property
     def is_scalar(self) -> bool:
@@ -59,7 +54,7 @@ class Schema(Generic[T]):
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name of the type for messages."""
         return name_of(self.type)
 
     @cached_property
@@ -71,16 +66,16 @@ class Schema(Generic[T]):
         return "object" if takes_object else "array"
 
     def parse(self, text: str) -> T:
-        """The instance in a text, whatever stands around it.
+        """Return the instance in a text, and ignore the text around it.
 
         Raises:
-            ValidationError: If there is none (pydantic's).
+            ValidationError: If there is no instance (pydantic's error).
         """
         found = unfenced(text) if self.is_scalar else json_in(text, self.root)
         return self.adapter.validate_json(found)
 
     def parse_or_none(self, text: str) -> T | None:
-        """The instance in a text, or `None`."""
+        """Return the instance in a text, or `None`."""
         try:
             return self.parse(text)
         except ValidationError:
@@ -92,11 +87,11 @@ class Schema(Generic[T]):
         return self.adapter.json_schema()
 
     def complaint(self, text: str) -> str | None:
-        """Why a text has no instance in it, or `None`."""
+        """Return why a text contains no instance, or `None`."""
         try:
             self.parse(text)
         except ValidationError as error:
-            return complaint_of(error, "$")
+            return first_error(error, "$")
         return None
 
 
@@ -104,23 +99,23 @@ class _Open(NamedTuple):
     """An object or array that is being written.
 
     Attributes:
-        place: What may stand there; `None`: anything.
-        path: Where it stands.
+        place: The values that are allowed there; `None` if all are.
+        path: Its path.
         start: Offset of its bracket.
         key: The key, or index, whose value is due.
     """
 
-    place: Place | None
+    place: Allowed | None
     path: str
     start: int
     key: str | int
 
-    def child(self) -> Place | None:
+    def child(self) -> Allowed | None:
         return None if self.place is None else self.place.child(self.key)
 
 
 class SchemaWatch:
-    """Watches JSON being written, and says when it can no longer become an instance of a type.
+    """Watches JSON as it is written, and reports when it can no longer become an instance of a type.
 
     A plain object. Cost: text length × nesting depth, because each object is judged again when it
     ends. Keeps all of the text.
@@ -129,8 +124,8 @@ class SchemaWatch:
         schema: The type.
 
     Attributes:
-        instance: What the JSON has become, once it is complete and right; else `None`.
-        complete: Whether all of the JSON is there, and right.
+        instance: The instance, once the JSON is complete and valid; else `None`.
+        complete: Whether the JSON is complete and valid.
         begun_before: Whether the value that was complained about began in an earlier piece.
 
     Example:
@@ -153,7 +148,7 @@ class SchemaWatch:
         self._is_copy = False
 
     def feed(self, text: str) -> str | None:
-        """Take the next piece of text; return what is wrong with it, or `None`."""
+        """Take the next piece of text; return the complaint about it, or `None`."""
         if self._schema.is_scalar:
             return None
         if self._is_copy:
@@ -163,7 +158,7 @@ class SchemaWatch:
         return self._judge_all(text, self._reader.read(text))
 
     def take(self, text: str, reading: Reading) -> str | None:
-        """The same for a text that has been read already."""
+        """Take a text that has been read already; return the complaint about it, or `None`."""
         if self._schema.is_scalar:
             return None
         if self._is_copy:
@@ -172,13 +167,13 @@ class SchemaWatch:
 
     @property
     def text(self) -> str:
-        """All that it has been given."""
+        """The whole text so far."""
         return self._text.getvalue()[: self._size]
 
     def __copy__(self) -> SchemaWatch:
-        """A copy that goes on by itself.
+        """Return an independent copy.
 
-        It shares the text, which only grows, until it is given more: copies are made for each
+        It shares the text with the original until it is fed more text: copies are made for each
         chunk, and few of them are used.
         """
         twin: SchemaWatch = object.__new__(type(self))
@@ -193,7 +188,7 @@ class SchemaWatch:
         self._text.seek(0, SEEK_END)
 
     def _catch_up(self) -> None:
-        """Read the text again, as its reader is the original's."""
+        """Read the text again, because the copy shares the original's reader."""
         self._is_copy = False
         known = self.text
         self._text, self._size, self._open, self._reader = StringIO(), 0, [], None
@@ -231,7 +226,7 @@ class SchemaWatch:
             self._next()
             return None if place is None else place.complaint(to_json(event.value), event.path)
         first: str | int
-        kind: Kind
+        kind: JSONKind
         kind, first = ("object", "") if event.kind == "start_object" else ("array", 0)
         if place is not None and not place.takes(kind):
             return f"{event.path}: it should be {place.name}, not an {kind}"
@@ -239,7 +234,7 @@ class SchemaWatch:
         return None
 
     def _judge_end(self, event: JSONEvent) -> str | None:
-        """Judge an object or array as a whole: what is missing, and what does not fit together."""
+        """Judge an object or array as a whole, for missing and conflicting values."""
         ended = self._open.pop()
         self._next()
         if self._open and ended.place is None:
@@ -253,12 +248,12 @@ class SchemaWatch:
         try:
             self.instance = self._schema.adapter.validate_json(text)
         except ValidationError as error:
-            return complaint_of(error, "$")
+            return first_error(error, "$")
         self.complete = True
         return None
 
-    def _due(self) -> Place | None:
-        """The place of the next value."""
+    def _due(self) -> Allowed | None:
+        """Return the place of the next value."""
         return self._open[-1].child() if self._open else self._schema.place
 
     def _next(self) -> None:
@@ -266,7 +261,7 @@ class SchemaWatch:
             self._open[-1] = self._open[-1]._replace(key=self._open[-1].key + 1)
 
     def _string_complaint(self, begun: OpenString) -> str | None:
-        """What is wrong with a string that has only begun."""
+        """Return the complaint about a string that has only begun, or `None`."""
         try:
             place = self._due()
             complaint = None if place is None else place.string_complaint(begun)

@@ -1,17 +1,15 @@
-"""Values of a JSON text as they complete, objects and arrays with all that is in them."""
+"""Values of a JSON text as they complete, including objects and arrays."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamval.structured.json_events import JSONEvent, Root
 from streamval.structured.reader import JSONReader
-
-if TYPE_CHECKING:
-    from streamval.structured.reading import JSONEvent, Root
 
 
 class ValueBuilder:
-    """Makes values of what a `JSONReader` has read. Each value is made once, whatever it is in.
+    """Makes Python values of a `JSONReader`'s events. Each value is made once, even if nested.
 
     Example:
         >>> builder = ValueBuilder()
@@ -49,7 +47,7 @@ class ValueBuilder:
 
 
 class ValueReader:
-    """Values as they complete in a text of any slicing.
+    """Returns values as they complete in a text that arrives in pieces.
 
     Args:
         root: As for `JSONReader`.
@@ -68,5 +66,5 @@ class ValueReader:
         return self.take(self._reader.feed(text))
 
     def take(self, events: list[JSONEvent]) -> list[tuple[str, Any]]:
-        """The same for what another reader has read."""
+        """Take events of another reader; return paths and values that complete in them."""
         return [(event.path, value) for event in events for value in self._builder.take(event)]

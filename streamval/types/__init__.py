@@ -1,6 +1,6 @@
-"""What flows: chunks, verdicts, results, usage, messages and contexts, components, sound.
+"""The value types: chunks, verdicts, results, usage, messages and contexts, components, sound.
 
-Plain values. Nothing here knows of a task or an observable.
+They depend on neither tasks nor observables.
 """
 
 import lazy_loader as _lazy

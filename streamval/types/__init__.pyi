@@ -9,9 +9,11 @@ from .context import ChatContext as ChatContext
 from .context import Context as Context
 from .context import Message as Message
 from .context import SimpleContext as SimpleContext
+from .deltas import Delta as Delta
 from .results import AttemptResult as AttemptResult
 from .results import Failure as Failure
 from .results import PartialValidationResult as PartialValidationResult
+from .results import Progress as Progress
 from .results import StreamResult as StreamResult
 from .results import Usage as Usage
 from .results import ValidationResult as ValidationResult

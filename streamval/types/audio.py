@@ -1,4 +1,4 @@
-"""Sound as bytes: what a stream of PCM is made of, and chunks of it."""
+"""Sound as bytes: the sample format of PCM, and chunks of sound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CODES = {1: "B", 2: "h", 4: "i"}
 
 @dataclass(frozen=True, slots=True)
 class PCM:
-    """How sound is written as bytes: samples in little-endian order, channels interleaved.
+    """A sample format: samples in little-endian order, channels interleaved.
 
     Attributes:
         sample_rate: Samples a second and channel.
@@ -24,7 +24,7 @@ class PCM:
         channels: How many.
 
     Raises:
-        UsageError: If one of them cannot be.
+        UsageError: If an argument cannot work.
 
     Example:
         >>> PCM(sample_rate=8000).seconds(16000)
@@ -37,14 +37,12 @@ class PCM:
 
     def __post_init__(self) -> None:
         if self.width not in _CODES:
-            message = f"width must be 1, 2 or 4 bytes a sample, not {self.width!r}"
-            raise UsageError(message)
+            raise UsageError(f"width must be 1, 2 or 4 bytes a sample, not {self.width!r}")
         if self.sample_rate < 1 or self.channels < 1:
-            message = (
+            raise UsageError(
                 f"sample_rate and channels must be at least 1, not {self.sample_rate!r} and "
                 f"{self.channels!r}"
             )
-            raise UsageError(message)
 
     @property
     def frame(self) -> int:
@@ -52,15 +50,15 @@ class PCM:
         return self.width * self.channels
 
     def seconds(self, size: int) -> float:
-        """How long so many bytes sound."""
+        """Return the duration of a number of bytes, in seconds."""
         return size / (self.sample_rate * self.frame)
 
     def size(self, seconds: float) -> int:
-        """How many bytes sound so long: a whole number of frames, at least one."""
+        """Return the number of bytes of a duration: a whole number of frames, at least one."""
         return max(round(seconds * self.sample_rate), 1) * self.frame
 
     def samples(self, sound: bytes) -> array[int]:
-        """The samples, all channels interleaved, around 0. A sample cut short is left out.
+        """Return the samples, all channels interleaved, around 0. A sample cut short is left out.
 
         Example:
             >>> PCM().samples(b"\\x01\\x00\\xff\\xff\\x07")
@@ -75,13 +73,13 @@ class PCM:
 
     @property
     def full_scale(self) -> int:
-        """The loudest that a sample can be."""
+        """The largest value of a sample."""
         return int(2 ** (8 * self.width - 1)) - 1
 
     def level(self, sound: bytes) -> float:
-        """How loud it is on average (root mean square), in decibels below full scale (dBFS).
+        """Return the level (root mean square) in decibels below full scale (dBFS).
 
-        Silence, and no sound at all, is minus infinity.
+        The level of silence, and of no sound, is minus infinity.
 
         Example:
             >>> round(PCM().level(b"\\xff\\x3f" * 100))
@@ -100,7 +98,7 @@ class AudioChunk(Chunk):
 
     Attributes:
         text: The bytes.
-        separator: None: chunks of sound leave nothing out.
+        separator: Always empty, as chunks of sound leave nothing out.
     """
 
     text: bytes  # type: ignore[assignment]

@@ -1,8 +1,8 @@
-"""What a prompt is made of: blocks of text, and components that turn themselves into text."""
+"""The parts of a prompt: blocks of text, and components that render themselves as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from streamval.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jinja2.sandbox import SandboxedEnvironment
 
 
@@ -23,15 +21,14 @@ class CBlock:
         value: The text.
 
     Raises:
-        UsageError: If it is no string.
+        UsageError: If the value is not a string.
     """
 
     value: str
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, str):
-            message = f"a CBlock holds a string, not {type(self.value).__name__}"
-            raise UsageError(message)
+            raise UsageError(f"a CBlock holds a string, not {type(self.value).__name__}")
 
     def __str__(self) -> str:
         return self.value
@@ -39,11 +36,11 @@ class CBlock:
 
 @dataclass(frozen=True, slots=True)
 class TemplateRepresentation:
-    """The text of a component: a template, and what to fill in.
+    """The text of a component: a template, and the values of its variables.
 
     Attributes:
         obj: The component.
-        args: What the template names. A component or block among them is rendered first.
+        args: The values of the template's variables. Components and blocks are rendered first.
         template: In Jinja's language: ``{{name}}``.
     """
 
@@ -68,14 +65,14 @@ class Component(Protocol):
     """
 
     def parts(self) -> Sequence[Component | CBlock]:
-        """What it is made of."""
+        """Return its parts."""
 
     def format_for_llm(self) -> TemplateRepresentation | str:
-        """Its text, or the template that gives it."""
+        """Return its text, or a template."""
 
 
 class Described(Protocol):
-    """What an instruction reads of a requirement."""
+    """The part of a requirement that an instruction reads."""
 
     description: str | None
     check_only: bool
@@ -83,13 +80,13 @@ class Described(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """A task, with what its result has to meet.
+    """A task, with the requirements for its result.
 
     Attributes:
         description: The task.
         requirements: The requirements as the model reads them: strings, or objects with a
-            `description`. Those without one, and those that are `check_only`, are left out.
-        user_variables: What to fill in for ``{{name}}`` in both. `None`: braces stay as they are.
+            `description`. Objects without a description, and `check_only` objects, are left out.
+        user_variables: The values for ``{{name}}`` in both. With `None`, braces stay as they are.
 
     Raises:
         UsageError: If the description is empty.
@@ -108,16 +105,15 @@ class Instruction:
 
     def __post_init__(self) -> None:
         if not isinstance(self.description, str) or not self.description.strip():
-            message = f"an instruction needs a description, not {self.description!r}"
-            raise UsageError(message)
+            raise UsageError(f"an instruction needs a description, not {self.description!r}")
 
     def parts(self) -> Sequence[Component | CBlock]:
-        """The description and the requirements, filled in."""
+        """Return the description and the requirements, filled in."""
         wanted = [words for item in self.requirements if (words := _words_of(item))]
         return [CBlock(self._filled_in(text)) for text in (self.description, *wanted)]
 
     def format_for_llm(self) -> TemplateRepresentation:
-        """The task stands last, so that a base model, which only continues text, goes on from it."""
+        """Return the template. The task comes last, so that a base model continues from it."""
         task, *requirements = self.parts()
         template = (
             "{% if requirements %}(The answer has to meet these requirements:\n"
@@ -131,17 +127,18 @@ class Instruction:
 
 
 def _words_of(requirement: str | Described) -> str | None:
-    """A requirement as a prompt says it; `None` for one that it must not say."""
+    """Return the words of a requirement for a prompt; `None` if it is `check_only`."""
     if isinstance(requirement, (str, CBlock)):
         return str(requirement)
     if not hasattr(requirement, "description"):
-        message = f"an instruction's requirements are strings or Requirements, not {requirement!r}"
-        raise UsageError(message)
+        raise UsageError(
+            f"an instruction's requirements are strings or Requirements, not {requirement!r}"
+        )
     return None if getattr(requirement, "check_only", False) else requirement.description
 
 
 def render(part: Component | CBlock | str) -> str:
-    """The text of a component."""
+    """Return the text of a component."""
     if isinstance(part, (str, CBlock)):
         return str(part)
     words = part.format_for_llm()
@@ -153,32 +150,36 @@ def render(part: Component | CBlock | str) -> str:
 def fill_in(template: str, variables: Mapping[str, Any]) -> str:
     """Fill in a template of Jinja's.
 
-    Templates run in Jinja's sandbox, and what is filled in is never taken for a template.
+    Templates run in Jinja's sandbox, and inserted values are never read as templates.
 
     Raises:
-        UsageError: If it is no template, or names something that is not among the variables.
+        UsageError: If it is not a template, or names an unknown variable.
 
     Example:
         >>> fill_in("Hello, {{name}}.", {"name": "Ann"})
         'Hello, Ann.'
     """
     if not isinstance(variables, Mapping):
-        message = f"variables are a mapping of names to values, not {type(variables).__name__}"
-        raise UsageError(message)
+        raise UsageError(
+            f"variables are a mapping of names to values, not {type(variables).__name__}"
+        )
     from jinja2 import TemplateError, UndefinedError  # only where there is one
 
     try:
         return _environment().from_string(template).render(variables)
     except UndefinedError as error:
         names = ", ".join(sorted(variables)) or "none"
-        message = f"{error.message} in the template; the variables given are: {names}"
-        raise UsageError(message) from None
+        raise UsageError(
+            f"{error.message} in the template; the variables given are: {names}"
+        ) from None
     except TemplateError as error:
-        message = f"the template {template[:80]!r} cannot be read: {error.message}"
-        raise UsageError(message) from None
+        raise UsageError(
+            f"the template {template[:80]!r} cannot be read: {error.message}"
+        ) from None
     except Exception as error:  # an expression in it may raise anything
-        message = f"the template {template[:80]!r} raises {type(error).__name__}: {error}"
-        raise UsageError(message) from error
+        raise UsageError(
+            f"the template {template[:80]!r} raises {type(error).__name__}: {error}"
+        ) from error
 
 
 def _rendered(value: Any) -> Any:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from streamval.errors import RunError, UsageError
 from streamval.types.components import CBlock
-from streamval.types.thunk import ModelOutputThunk
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from streamval.types.thunk import GenerationMetadata
+from streamval.types.thunk import GenerationMetadata, ModelOutputThunk
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -22,8 +17,8 @@ class Message:
     """One turn of a conversation.
 
     Attributes:
-        role: Who speaks.
-        content: What is said.
+        role: The role of the speaker.
+        content: The text.
     """
 
     role: Role
@@ -48,10 +43,10 @@ class Context:
     output: ModelOutputThunk | None = None
 
     def add(self, turn: Message | ModelOutputThunk | CBlock | str) -> Self:
-        """The same conversation, longer by a turn.
+        """Return the conversation with one more turn.
 
         Args:
-            turn: A message, the model's output, or what the user says, as text or a block.
+            turn: A message, the model's output, or the user's words, as text or a block.
 
         Returns:
             A new context; this one stays as it is.
@@ -65,20 +60,21 @@ class Context:
         if isinstance(turn, (str, CBlock)):
             turn = Message("user", str(turn))
         if not isinstance(turn, Message):
-            problem = f"add a Message, an output, a CBlock or a string, not {type(turn).__name__}"
-            raise UsageError(problem)
+            raise UsageError(
+                f"add a Message, an output, a CBlock or a string, not {type(turn).__name__}"
+            )
         return replace(self, messages=(*self._turns(), turn), output=None)
 
     def with_output(self, text: str, generation: GenerationMetadata | None = None) -> Self:
-        """The same conversation, ending in `text`, with what is known of its generation."""
+        """Return the same conversation, ending in `text`, with the metadata of its generation."""
         return replace(self, output=ModelOutputThunk(text, generation))
 
     def last_output(self) -> ModelOutputThunk | None:
-        """The output at the end, if there is one yet."""
+        """Return the output at the end, if there is one yet."""
         return self.output
 
     def history(self) -> tuple[Message, ...]:
-        """The turns that the next generation sees: here, all of them.
+        """Return the turns that the next generation sees: here, all of them.
 
         Raises:
             RunError: If the output at the end has not been computed yet.
@@ -86,18 +82,17 @@ class Context:
         return self._turns()
 
     def _turns(self) -> tuple[Message, ...]:
-        """Every turn, the output among them."""
+        """Return every turn, including the output."""
         if self.output is None:
             return self.messages
         if self.output.value is None:
-            message = "the last output is not there yet; await its avalue() before you go on"
-            raise RunError(message)
+            raise RunError("the last output has not been computed yet; await its avalue() first")
         return (*self.messages, Message("assistant", self.output.value))
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleContext(Context):
-    """Each generation stands alone: it sees what it is asked, and nothing from before.
+    """Each generation sees only its own prompt.
 
     Example:
         >>> SimpleContext().add("Hi").with_output("Hello.").history()
@@ -105,7 +100,7 @@ class SimpleContext(Context):
     """
 
     def history(self) -> tuple[Message, ...]:
-        """Nothing."""
+        """Return an empty tuple: no earlier turn is seen."""
         return ()
 
 
@@ -115,7 +110,7 @@ class ChatContext(Context):
 
     Attributes:
         window_size: How many of the last turns it sees, system messages (always seen) not
-            counted; `None` for all of them.
+            counted; `None` for all.
 
     Raises:
         UsageError: If `window_size` is below 1.
@@ -130,11 +125,12 @@ class ChatContext(Context):
 
     def __post_init__(self) -> None:
         if self.window_size is not None and self.window_size < 1:
-            message = f"window_size must be at least 1, or None for all, not {self.window_size}"
-            raise UsageError(message)
+            raise UsageError(
+                f"window_size must be at least 1, or None for all, not {self.window_size}"
+            )
 
     def history(self) -> tuple[Message, ...]:
-        """The system messages, and the last `window_size` of the other turns."""
+        """Return the system messages, and the last `window_size` of the other turns."""
         turns = self._turns()
         if self.window_size is None:
             return turns

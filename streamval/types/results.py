@@ -1,31 +1,27 @@
-"""Verdicts: what a requirement says of one chunk, and of the whole output."""
+"""Verdicts on a chunk and on the whole output, and the results of attempts and runs."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, get_args
+from typing import Annotated, Any, Generic, Literal, Self, get_args
 
 from pydantic import Field, PlainSerializer
 from typing_extensions import TypeVar
 
-from streamval.types.frozen import setters
-from streamval.types.shown import html_of
+from streamval.types.notebook import html_of
 from streamval.types.text import mended
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from typing import Self
-
 TriState = Literal["pass", "fail", "unknown"]
-"""`"pass"`: satisfied so far. `"fail"`: violated, stop. `"unknown"`: cannot tell yet, go on."""
+"""`"pass"`: satisfied so far. `"fail"`: violated, stop. `"unknown"`: undecided so far, continue."""
 
 
 def _finite_or_name(score: float | None) -> float | str | None:
     return score if score is None or isfinite(score) else str(score)
 
 
-# JSON has no infinity: it travels as a word, which pydantic reads as a number again.
+# JSON has no infinity: it is written as a string, which pydantic reads as a number again.
 _Score = Annotated[float | None, PlainSerializer(_finite_or_name, when_used="json")]
 
 _TRI_STATES = frozenset(get_args(TriState))
@@ -34,11 +30,11 @@ _TRI_STATES = frozenset(get_args(TriState))
 _Live = Annotated[Any, Field(exclude=True)]
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class PartialValidationResult:
     """A requirement's tri-state verdict on one chunk. True only for `"pass"`.
 
-    It can be awaited, and gives itself: so ``await requirement.stream_validate(...)`` works whether
+    Awaiting it returns itself, so ``await requirement.stream_validate(...)`` works whether
     `stream_validate` is a plain function or a coroutine function.
 
     Attributes:
@@ -49,7 +45,7 @@ class PartialValidationResult:
         context: The context of that judgement. Not serialised.
 
     Raises:
-        ValueError: If `success` is none of the three.
+        ValueError: If `success` is not one of the three.
 
     Example:
         >>> PartialValidationResult("fail", reason="too long").as_bool()
@@ -62,34 +58,14 @@ class PartialValidationResult:
     thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
     context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
 
-    def __init__(
-        self,
-        success: TriState,
-        *,
-        reason: str | None = None,
-        score: float | None = None,
-        thunk: Any = None,
-        context: Any = None,
-    ) -> None:
-        _set_success(self, success)
-        _set_reason(self, reason)
-        _set_score(self, score)
-        _set_thunk(self, thunk)
-        _set_context(self, context)
-        if success not in _TRI_STATES or reason is not None:
-            self.__post_init__()
-
-    def __post_init__(self) -> None:  # by itself where a subclass is a dataclass of its own
+    def __post_init__(self) -> None:
         if self.success not in _TRI_STATES:
-            message = f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}"
-            raise ValueError(message)
-        if self.reason is not None and not isinstance(self.reason, str):
-            _set_reason(self, str(self.reason))
+            raise ValueError(f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}")
         if self.reason is not None:
-            _set_reason(self, mended(self.reason))
+            object.__setattr__(self, "reason", mended(str(self.reason)))
 
     def as_bool(self) -> bool:
-        """True for `"pass"` only; look at `success` to tell `"unknown"` from `"fail"`."""
+        """Return True for `"pass"` only. Read `success` to distinguish `"unknown"` from `"fail"`."""
         return self.success == "pass"
 
     def __bool__(self) -> bool:
@@ -100,7 +76,9 @@ class PartialValidationResult:
         return self
 
 
-_set_success, _set_reason, _set_score, _set_thunk, _set_context = setters(PartialValidationResult)
+PASS = PartialValidationResult("pass")
+FAIL = PartialValidationResult("fail")
+UNKNOWN = PartialValidationResult("unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +91,7 @@ class ValidationResult:
         score: A confidence, on the validator's own scale.
         thunk: The model output behind the verdict, if a model judged. Not serialised.
         context: The context of that judgement. Not serialised.
-        error: What went wrong while judging (an exception is kept as ``"Type: text"``). A result
+        error: The error while judging (an exception is kept as ``"Type: text"``). A result
             with an error is never a pass.
 
     Example:
@@ -129,7 +107,7 @@ class ValidationResult:
     error: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        # Events are JSON: an exception object would not survive the round trip, its words do.
+        # Events are JSON, which cannot hold an exception object: keep its message.
         if not isinstance(self.result, bool):
             object.__setattr__(self, "result", bool(self.result))
         if self.reason is not None and not isinstance(self.reason, str):
@@ -141,7 +119,7 @@ class ValidationResult:
                 object.__setattr__(self, name, mended(text))
 
     def as_bool(self) -> bool:
-        """True if the requirement passed and judging it raised nothing."""
+        """Return True if the requirement passed and judging it raised no error."""
         return self.error is None and bool(self.result)
 
     def __bool__(self) -> bool:
@@ -156,10 +134,10 @@ class Usage:
         prompt_tokens: Tokens read, or `None` where the backend did not say.
         completion_tokens: Tokens generated, attempts that were cut short included.
         discarded_tokens: Those of `completion_tokens` that do not stand in the final text.
-        reused_tokens: Those that stand although their attempt failed: a repair continued behind
-            them, where a restart would have paid for them again.
-        source: Who counted: `"backend"` (it reported), `"deltas"` (we counted what it sent, one
-            a delta) or `"mixed"`.
+        reused_tokens: Those that stand although their attempt failed: a repair continued after
+            them and did not generate them again.
+        source: Who counted: `"backend"` (it reported them), `"deltas"` (counted here, one for each
+            delta) or `"mixed"`.
     """
 
     prompt_tokens: int | None = None
@@ -202,7 +180,7 @@ class Failure:
         return f"{self.requirement}: {self.reason}" if self.reason else self.requirement
 
     def for_prompt(self) -> str:
-        """What a repair prompt may say of it.
+        """Return the words for a repair prompt.
 
         Example:
             >>> Failure("no elephants", "it names an animal", check_only=True).for_prompt()
@@ -215,18 +193,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """How one attempt went.
+    """The result of one attempt.
 
     Attributes:
-        text: All that the model wrote, rejected text and what it continued included.
-        failures: Who failed it, and why.
+        text: Everything that the model wrote, including rejected text and the prefix that it continued.
+        failures: The requirements that failed, and why.
         validations: The final validations, if it came that far.
         usage: Its tokens.
         seconds: From the request to the last verdict.
         audio: The same as `text`, of sound.
         finish_reason: Why the model stopped, in the backend's words (`"stop"`, `"length"`, …);
             `None` where it does not say, or was cut off.
-        kept: From which offset of its text the next attempt went on; 0 where that began anew.
+        kept: The offset of its text from which the next attempt continued; else 0.
     """
 
     text: str
@@ -242,18 +220,18 @@ class AttemptResult:
 
 
 T = TypeVar("T", default=Any)
-"""What a pipeline's `format` makes of the output."""
+"""The type of a pipeline's `format`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far `Pipeline.map` has come.
+    """The progress of `Pipeline.map`.
 
     Attributes:
         done: Prompts whose runs have ended.
         total: Prompts in all, where that is known.
         valid: Of those done, how many succeeded.
-        invalid: How many were never valid.
+        invalid: Of those done, how many failed.
         raised: How many ended in an exception (with `return_exceptions`).
         tokens: Tokens generated.
         seconds: Since the first run began.
@@ -270,18 +248,18 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class StreamResult(Generic[T]):
-    """How a run went.
+    """The result of a run.
 
     Attributes:
         success: True only if nothing failed while streaming, nothing raised, and every final
             validation passed.
-        text: What was delivered and still stands.
-        attempts: One after the other.
+        text: The delivered text that still stands.
+        attempts: The attempts, in order.
         failures: Those of the last attempt; empty after a success.
         validations: The final validations of the last attempt, if it came that far.
         usage: Tokens of all attempts together.
-        parsed: The instance of the pipeline's `format`; `None` without one, or where the text is
-            none.
+        parsed: The instance of the pipeline's `format`; `None` without a format, or where the text
+            is invalid.
         audio: The same as `text`, of sound.
         finish_reason: That of the last attempt.
     """

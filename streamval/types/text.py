@@ -1,12 +1,12 @@
-"""Text that a model wrote: mended where it is no Unicode, made visible where it steers a terminal."""
+"""Makes a model's text safe: repairs surrogates, shows control characters."""
 
 from __future__ import annotations
 
 import re
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Controls that could steer a terminal, and marks that change the direction of what follows, as
-# something to look at. Line breaks and tabs stay.
+# Visible replacements for characters that control a terminal, or change the direction of
+# text. Line breaks and tabs stay.
 _VISIBLE: dict[int, int | str] = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: "\u2421",
@@ -15,9 +15,9 @@ _VISIBLE: dict[int, int | str] = {
 
 
 def mended(text: str) -> str:
-    """The text with halves of surrogate pairs joined, and those that stay alone replaced.
+    """Return the text with surrogate pairs joined, and lone surrogates replaced.
 
-    A lone half is no character: it cannot be encoded, so a file, a socket or a library that gets
+    A lone surrogate cannot be encoded, so a file, a socket or a library that gets
     it fails.
 
     Example:
@@ -30,9 +30,9 @@ def mended(text: str) -> str:
 
 
 def without_halves(text: str) -> str:
-    """The text with each half of a surrogate pair replaced, one for one, so that offsets stay.
+    """Return the text with each half of a surrogate pair replaced, one for one, so that offsets stay.
 
-    For a library that cannot take halves, and is only asked where something is.
+    For a library that does not accept surrogates, and returns only offsets.
 
     Example:
         >>> without_halves("a\\ud83d") == "a\ufffd"
@@ -42,7 +42,7 @@ def without_halves(text: str) -> str:
 
 
 class Mender:
-    """`mended` for a stream: a half at the end of a delta waits for the next one.
+    """Applies `mended` to a stream: a half at the end of a delta waits for the next delta.
 
     The result is the same however the text was sliced.
 
@@ -56,7 +56,7 @@ class Mender:
         self._half = ""
 
     def feed(self, text: str) -> str:
-        """Take the next piece of text; return what is certain of it."""
+        """Take the next piece of text; return the part that is certain."""
         if self._half:
             text, self._half = self._half + text, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
@@ -64,13 +64,13 @@ class Mender:
         return mended(text)
 
     def flush(self) -> str:
-        """What is left: nothing, or the mark for a half that stayed alone."""
+        """Return the rest: empty, or the replacement of an unpaired half."""
         half, self._half = self._half, ""
         return mended(half)
 
 
 def visible(text: str) -> str:
-    """The text with control characters shown, so that none of them steers a terminal.
+    """Return the text with visible control characters, so that none of them controls a terminal.
 
     Line breaks and tabs stay.
 

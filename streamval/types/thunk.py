@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from streamval.errors import RunError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable
-
-    from streamval.types.results import Usage
+from streamval.types.results import Usage
 
 
 @dataclass(slots=True)
 class GenerationMetadata:
-    """What is known of a generation besides its text.
+    """Metadata of a generation.
 
     Attributes:
         model: The model's name.
         usage: Tokens, as the backend reports them; `None` where it does not.
         finish_reason: Why the model stopped, once it has.
-        refusal: What the model said where it refused to answer.
+        refusal: The words with which the model refused to answer.
         deltas: How many pieces have come.
         cancelled: Whether the generation was cancelled before its end.
     """
@@ -45,7 +42,7 @@ class Generating(Protocol):
         """Wait for the text."""
 
     def astream(self) -> AsyncGenerator[str]:
-        """The pieces of text as they come."""
+        """Return the pieces of text as they come."""
 
     async def cancel(self) -> None:
         """Stop, and wait until the backend is closed."""
@@ -60,14 +57,15 @@ class ModelOutputThunk:
 
     Args:
         value: The text, where it is known already.
-        generation: What is known of its generation.
+        generation: Metadata of its generation.
 
     Attributes:
-        generation: What is known of the generation besides its text.
+        generation: Metadata of the generation.
 
     Example:
         >>> import asyncio
-        >>> from streamval import Context, ScriptedBackend
+        >>> from streamval import ScriptedBackend
+        >>> from streamval.types import Context
         >>> async def main():
         ...     thunk, _ = await ScriptedBackend("Hello.").generate_from_context("Hi", Context())
         ...     print(thunk.is_computed(), await thunk.avalue(), thunk.is_computed())
@@ -86,7 +84,7 @@ class ModelOutputThunk:
     def generating(
         cls, model: str, start: Callable[[GenerationMetadata], Generating]
     ) -> ModelOutputThunk:
-        """A thunk that is not computed yet.
+        """Return a thunk that is not computed yet.
 
         Args:
             model: The model's name.
@@ -103,7 +101,7 @@ class ModelOutputThunk:
         return self._value if self._generating is None else self._generating.value
 
     def is_computed(self) -> bool:
-        """Whether the text is complete. After a cancellation it is what had come so far."""
+        """Return whether the text is complete. After a cancellation it is the text so far."""
         return self.value is not None
 
     def __str__(self) -> str:
@@ -114,22 +112,21 @@ class ModelOutputThunk:
         return f"ModelOutputThunk({self.value!r})"
 
     async def avalue(self) -> str:
-        """The text, generated now if it has not been.
+        """Return the text, generated now if it has not been.
 
         Raises:
-            BaseException: What the backend raises. What it wrote before is not a value then.
+            BaseException: Any exception of the backend. The text before it does not become the value.
             asyncio.CancelledError: If this task is cancelled. If no other task waits for the
                 output, the backend is closed first.
         """
         if self._generating is not None:
             return await self._generating.avalue()
         if self._value is None:
-            message = "this output has neither a value nor a backend to generate it"
-            raise RunError(message)
+            raise RunError("this output has neither a value nor a backend to generate it")
         return self._value
 
     def astream(self) -> AsyncGenerator[str]:
-        """The pieces of text as they come. For one consumer; leaving early cancels the rest.
+        """Return the pieces of text as they come. For one consumer; leaving early cancels the rest.
 
         Raises:
             RunError: If the stream has a consumer already, or the text is complete.
@@ -146,7 +143,7 @@ class ModelOutputThunk:
 
         Does nothing to an output that is complete, or was cancelled before. Otherwise unread text
         is dropped, the stream's consumer sees its end, and the telemetry span is ended. The value
-        is what had come so far.
+        is the text so far.
 
         Raises:
             asyncio.CancelledError: If this task is cancelled meanwhile. The backend is closed and
@@ -157,5 +154,5 @@ class ModelOutputThunk:
 
 
 def already_computed() -> RunError:
-    """The error for streaming an output that is complete."""
+    """Return the error for streaming an output that is complete."""
     return RunError("the output is complete, so there is nothing to stream; read its value")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, AnyStr, Generic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import AnyStr, Generic
 
 BLOCK = 512
 
 
 class Transcript(Generic[AnyStr]):
-    """Collects text, or bytes, at the price of a list's `append`, and of a byte or so a character.
+    """Collects text or bytes at the cost of a list's `append`, with about a byte a character.
 
-    `io.StringIO` does neither on every Python: on 3.11 it keeps each piece that was written as an
-    object of its own, some fifty bytes for a token.
+    `io.StringIO` needs more memory on Python 3.11, where it keeps each piece as an
+    object, with about fifty bytes for a token.
 
     Example:
         >>> text = Transcript("It ")
@@ -32,11 +30,11 @@ class Transcript(Generic[AnyStr]):
         self.write: Callable[[AnyStr], None] = self._recent.append
 
     def compact(self) -> None:
-        """Join what has gathered, if it is many pieces: to be called now and then."""
+        """Join the recent pieces, if there are many. Call it now and then."""
         if len(self._recent) >= BLOCK:
             self._blocks.append(self._empty.join(self._recent))
             self._recent.clear()
 
     def getvalue(self) -> AnyStr:
-        """All of it."""
+        """Return the whole text."""
         return self._empty.join(self._blocks + self._recent)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from streamval.backends.base import Backend
+from streamval.chunkers.chunking import Chunking
 from streamval.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamval.backends.base import Backend
-    from streamval.chunkers.chunking import Chunking
-    from streamval.requirements.base import Requirement
-    from streamval.types.context import Context
-    from streamval.validation.checkpoints import Checkpoints
+from streamval.requirements.base import Requirement
+from streamval.types.context import Context
+from streamval.validation.checkpoints import Checkpoints
 
 MAX_PENDING_CHUNKS = 64
-"""Chunks that may wait for verdicts before the source is not read any more."""
+"""Chunks that may wait for verdicts before the source is paused."""
 
 
 class JudgingOptions(TypedDict, total=False):
@@ -35,7 +32,7 @@ class JudgingOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class FanOptions:
-    """Who judges, and how: the requirements, and `JudgingOptions` with their defaults.
+    """The requirements that judge, and `JudgingOptions` with their defaults.
 
     Raises:
         UsageError: If `max_pending_chunks` is below 1.
@@ -53,5 +50,6 @@ class FanOptions:
 
     def __post_init__(self) -> None:
         if self.max_pending_chunks < 1:
-            message = f"max_pending_chunks must be at least 1, not {self.max_pending_chunks}"
-            raise UsageError(message)
+            raise UsageError(
+                f"max_pending_chunks must be at least 1, not {self.max_pending_chunks}"
+            )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from streamval.types.chunks import Chunk
-    from streamval.validation.verdicts import Check
+from streamval.types.chunks import Chunk
+from streamval.validation.verdicts import Check
 
 
 class ReleaseOrder:
     """Decides which chunks may go to the consumer.
 
-    Without a lane that holds, each chunk that did not fail goes at once. A holding lane keeps an
+    Without a lane that holds, each chunk that did not fail is released at once. A holding lane keeps an
     unknown chunk, and all chunks after it, until a later pass covers them or the final validation
     passes.
 

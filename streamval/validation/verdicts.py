@@ -1,32 +1,31 @@
 """From verdicts to checks: the tri-state merge.
 
-Plain objects without tasks or observables. The operators `validate` and `merge_tri_state` wrap them.
+Plain objects without tasks or observables; the operators `validate` and `merge_tri_state` use them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from typing import NamedTuple
 
-from streamval.types.shown import html_of
-
-if TYPE_CHECKING:
-    from streamval.types.chunks import Chunk
-    from streamval.types.results import PartialValidationResult, TriState
+from streamval.types.chunks import Chunk
+from streamval.types.notebook import html_of
+from streamval.types.results import PartialValidationResult, TriState
 
 
 class Verdict(NamedTuple):
-    """What one lane says of one chunk.
+    """One lane's verdict on one chunk.
 
     Attributes:
         lane: Position of the requirement, from 0.
         chunk: What was judged.
         result: The tri-state result.
         lanes: How many lanes judge each chunk.
-        position: Which chunk this is of those that are judged, from 0; by default the chunk's
+        position: Position among the judged chunks, from 0; by default the chunk's
             index.
         covered: Only from a lane that holds chunks back: the end of the last piece that passed, 0
-            if none did. `None` from any other lane.
-        seconds: How long the lane took, from when it was asked; `None` from one that is never asked.
+            if no piece passed. `None` from any other lane.
+        seconds: How long the lane took; `None` from a lane that is never asked.
     """
 
     lane: int
@@ -42,14 +41,14 @@ class Verdict(NamedTuple):
 
 
 class Check(NamedTuple):
-    """What all lanes together say of one chunk.
+    """The verdict of all lanes together on one chunk.
 
     Attributes:
         chunk: What was judged; `None` for the final validation of the whole output.
         success: Fail beats unknown beats pass.
-        results: One a lane, in their order; `None` for a lane that was cut off.
-        covered: The offset up to which no lane holds chunks back; `None` where none does so, and
-            of a failure, which releases nothing.
+        results: The result of each lane, in order; `None` for a lane that was cut off.
+        covered: The offset up to which no lane holds chunks back; `None` where no lane holds, and
+            after a failure, which releases nothing.
     """
 
     chunk: Chunk | None
@@ -66,9 +65,9 @@ class Row:
 
     Args:
         chunk: What is judged.
-        results: One a lane, in their order: `None` for a lane that still has to answer.
+        results: The result of each lane, in order; `None` for a lane that still has to answer.
         missing: How many lanes still have to answer.
-        position: Which chunk this is of those that are judged, from 0.
+        position: Position among the judged chunks, from 0.
 
     Attributes:
         success: Fail beats unknown beats pass.
@@ -90,12 +89,12 @@ class Row:
         self.results = results
         self.missing = missing
         self.covered: dict[int, int] | None = None
-        # A lane that has answered before the row was made is a silent one: unknown.
+        # Results from before any lane was asked are the "unknown" of silent lanes.
         self.success: TriState = "pass" if missing and missing == len(results) else "unknown"
         self.done = not missing
 
     def add(self, lane: int, result: PartialValidationResult) -> None:
-        """Note a lane's answer."""
+        """Note a lane's verdict."""
         self.results[lane] = result
         self.missing -= 1
         if result.success != "pass" and self.success != "fail":
@@ -104,13 +103,13 @@ class Row:
             self.done = True
 
     def cover(self, lane: int, end: int) -> None:
-        """Note that a lane that holds chunks back passes everything up to an offset."""
+        """Note the offset up to which a lane that holds chunks back passes."""
         if self.covered is None:
             self.covered = {}
         self.covered[lane] = end
 
     def verdict(self, lane: int, seconds: float | None = None) -> Verdict:
-        """What a lane has answered, and how long that took."""
+        """Return a lane's verdict, with the seconds that it took."""
         result = self.results[lane]
         assert result is not None
         covered = None if self.covered is None else self.covered.get(lane)
@@ -124,13 +123,70 @@ class CheckOrder:
         self._covered: dict[int, int] = {}
 
     def check(self, row: Row) -> Check:
-        """The check of a row that is done."""
+        """Return the check of a row that is done."""
         reach = None
         if row.covered is not None and row.success != "fail":  # a failure releases nothing
             for lane, end in row.covered.items():
                 self._covered[lane] = max(self._covered.get(lane, 0), end)
             reach = min(self._covered.values())
         return Check(row.chunk, row.success, tuple(row.results), reach)
+
+
+class Rows:
+    """The chunks that wait for verdicts, in their order, and where judging stops.
+
+    Args:
+        blank: The results of a row before any lane was asked: `None` for each lane that will be
+            asked, a verdict for each silent lane.
+
+    Attributes:
+        limit: The position from which on no verdict is wanted; -1 once everything is over, `None`
+            before any failure.
+        last: The last chunk.
+    """
+
+    __slots__ = ("_blank", "_count", "_missing", "_order", "_rows", "last", "limit")
+
+    def __init__(self, blank: list[PartialValidationResult | None]) -> None:
+        self._blank = blank
+        self._missing = blank.count(None)
+        self._rows: deque[Row] = deque()
+        self._order = CheckOrder()
+        self._count = 0
+        self.limit: int | None = None
+        self.last: Chunk | None = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, chunk: Chunk) -> Row:
+        """Make the row of the next chunk."""
+        row = Row(chunk, self._blank.copy(), self._missing, self._count)
+        self._count += 1
+        self._rows.append(row)
+        self.last = chunk
+        return row
+
+    def is_over(self, row: Row) -> bool:
+        """Return whether no verdict on a row is wanted any more."""
+        return self.limit is not None and row.position >= self.limit
+
+    def stop_from(self, failed: Row) -> None:
+        """Stop judging at a failed row, and drop the later rows."""
+        self.limit = failed.position
+        while self._rows[-1] is not failed:
+            self._rows.pop()
+
+    def end(self) -> None:
+        """Drop all rows."""
+        self.limit = -1
+        self._rows.clear()
+
+    def next_check(self) -> Check | None:
+        """Remove the first row and return its check, if it is done."""
+        if self._rows and self._rows[0].done:
+            return self._order.check(self._rows.popleft())
+        return None
 
 
 class TriStateMerge:

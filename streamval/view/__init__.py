@@ -1,13 +1,13 @@
 """A run, folded into what a display shows; the drawings, and the page.
 
-Every display draws a `RunView`, and keeps no books of its own: the console in `streamval.sinks`, the
+Every display draws a `RunView` and keeps no state of a run itself: the console in `streamval.sinks`, the
 widget and the pictures of notebooks, the page of ``--watch`` and the marble diagrams::
 
     events ─▶ RunView.apply ─▶ snapshot (JSON) ─┬─▶ Console, LiveRun, the page: text, rows, attempts
                                                 └─▶ draw: marbles (SVG, HTML)
 
 `RunView` and `Timeline` are pure: they know no clock and do no input or output. `patch` makes a
-message of what is new between two snapshots, so that a long text is not sent again and again.
+message of the changes between two snapshots, so that a long text is not sent again and again.
 """
 
 import lazy_loader as _lazy

@@ -1,6 +1,8 @@
 from .draw import Drawing as Drawing
 from .draw import draw as draw
+from .html import to_html as to_html
 from .live import LiveRun as LiveRun
+from .live import live_run as live_run
 from .patch import patch as patch
 from .patch import patched as patched
 from .run_view import RunView as RunView

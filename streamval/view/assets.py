@@ -8,7 +8,7 @@ from importlib.resources import files
 
 @cache
 def asset(name: str) -> str:
-    """One of them, read once.
+    """Return the text of an asset, read once.
 
     Example:
         >>> asset("view.js").startswith("// Shows a run")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from streamval.view.escaping import escaped
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 WIDTH, ROW = 900, 34
 LANES = 12
-"""How many lanes are drawn; of more, their number is said."""
+"""The most lanes that are drawn; the rest are shown as a number."""
 
 # Where the columns begin, and how wide they are.
 BACKEND, CHUNK, LANE, MERGE, RELEASE, EVENTS = (
@@ -25,10 +22,10 @@ BACKEND, CHUNK, LANE, MERGE, RELEASE, EVENTS = (
 
 
 def pipeline_diagram(model: str, chunking: str, lanes: Sequence[str], repair: str | None) -> str:
-    """From the backend through the chunker and the lanes to the subscribers, and the way back.
+    """Return a diagram from the backend through the chunker and the lanes to the subscribers, and back.
 
     Args:
-        model: Who speaks.
+        model: The name of the model.
         chunking: How the stream is cut.
         lanes: The requirements.
         repair: What follows a failure; `None` for nothing.
@@ -66,7 +63,7 @@ def pipeline_diagram(model: str, chunking: str, lanes: Sequence[str], repair: st
         f'<text x="{end + 10}" y="{bottom + 15}">{escaped(what, 100)}</text>'
     )
     described = escaped(
-        f"{model}, cut by {chunking}, judged by {', '.join(lanes) or 'nobody'}", 500
+        f"{model}, cut by {chunking}, judged by {', '.join(lanes) or 'no requirement'}", 500
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 24}" role="img" '

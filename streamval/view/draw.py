@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamval.backends.recording import read_events
 from streamval.errors import UsageError
@@ -17,15 +18,10 @@ from streamval.events import (
     StartedEvent,
     TokenEvent,
 )
-from streamval.types.results import PartialValidationResult, StreamResult
+from streamval.types.results import AttemptResult, PartialValidationResult, StreamResult
 from streamval.view.marbles import marbles
 from streamval.view.page import drawing_page
 from streamval.view.run_view import RunView
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from streamval.types.results import AttemptResult
 
 
 class Drawing(str):
@@ -46,23 +42,23 @@ def draw(
     source: str | Path | Iterable[BaseEvent] | StreamResult | RunView,
     path: str | Path | None = None,
 ) -> Drawing:
-    """Draw a run as a marble diagram: where its time went, who failed what, and what was kept.
+    """Draw a run as a marble diagram: its time, its verdicts, its attempts.
 
     Time runs to the right. Each attempt has a row of deltas (with `emit_tokens=True`), one of chunks, one
     a lane, with a bar from when the lane was asked to its verdict (with `emit_verdicts=True`), and one of
-    what was released. A cross shows where the source was closed.
+    released chunks. A cross shows where the source was closed.
 
     Args:
         source: The path of a recording (`sinks.JSONL`), events (`sinks.Collect`), or a result, which
             knows the times of its attempts only. Of several runs in a recording, the first.
-        path: Where to save it: ``.svg`` for a picture, ``.html`` for a page, in which hovering, or the
-            arrow keys, tell text, verdicts and reasons, and one can zoom. Neither fetches anything.
+        path: Where to save it: ``.svg`` for a picture, ``.html`` for a page with zoom, in which hovering or
+            the arrow keys show text, verdicts and reasons. Neither loads external resources.
 
     Returns:
         The drawing. In Jupyter it shows itself.
 
     Raises:
-        UsageError: If `source` holds no run, or `path` cannot be written or ends in neither.
+        UsageError: If `source` holds no run, or `path` has another suffix or cannot be written.
 
     Example:
         >>> import asyncio
@@ -79,16 +75,14 @@ def draw(
     """
     suffix = ".svg" if path is None else Path(path).suffix.lower()
     if suffix not in (".svg", ".html"):
-        message = f"a drawing is saved as .svg or .html, not as {str(path)!r}"
-        raise UsageError(message)
+        raise UsageError(f"a drawing is saved as .svg or .html, not as {str(path)!r}")
     view = view_of(source)
     drawn = Drawing(marbles(view) if suffix == ".svg" else drawing_page(view))
     if path is not None:
         try:
             Path(path).write_text(drawn, encoding="utf-8")
         except OSError as error:
-            message = f"cannot save the drawing as {path}: {error.strerror}"
-            raise UsageError(message) from None
+            raise UsageError(f"cannot save the drawing as {path}: {error.strerror}") from None
     return drawn
 
 
@@ -96,7 +90,7 @@ def view_of(source: str | Path | Iterable[BaseEvent] | StreamResult | RunView) -
     """Fold what `draw` takes into a view with a timeline.
 
     Raises:
-        UsageError: If there is no run in it.
+        UsageError: If it contains no run.
     """
     if isinstance(source, RunView):
         view = source
@@ -108,25 +102,25 @@ def view_of(source: str | Path | Iterable[BaseEvent] | StreamResult | RunView) -
             events = events_of(source) if isinstance(source, StreamResult) else source
         for event in events:
             if not isinstance(event, BaseEvent):
-                message = f"draw takes a recording, events or a result, not {type(event).__name__}s"
-                raise UsageError(message)
+                raise UsageError(
+                    f"draw takes a recording, events or a result, not {type(event).__name__}s"
+                )
             view.apply(event)
             if isinstance(event, CompletedEvent) and event.run_id == view.run_id:
                 break
     if isinstance(source, StreamResult) and view.timeline is not None:
-        for attempt in view.timeline.attempts:  # of which a result knows nothing
+        for attempt in view.timeline.attempts:  # a result has no times of deltas
             attempt.deltas.clear()
     if view.timeline is None or not view.run_id:
         where = source if isinstance(source, (str, Path)) else "the source"
-        message = f"{where} holds no run; record one with sinks.JSONL or sinks.Collect"
-        raise UsageError(message)
+        raise UsageError(f"{where} holds no run; record one with sinks.JSONL or sinks.Collect")
     return view
 
 
 def events_of(result: StreamResult) -> Iterator[BaseEvent]:
-    """The events of a run as far as its result knows them: what an attempt kept is one chunk.
+    """Yield the events of a run as far as its result knows them: what an attempt kept is one chunk.
 
-    Times are those at which attempts ended, from 0.
+    The times are those at which attempts ended, in seconds from the start.
 
     Args:
         result: The result of a run.
@@ -139,7 +133,7 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
     yield StartedEvent(**head, model="", requirements=names, chunking="")
     stands, kept = 0, 0  # characters, and chunks
     final = result.text
-    # A user's operators may have changed what was delivered: then no text of the model stands in it.
+    # A user's operators may have changed the delivered text: then it is not the model's.
     as_written = not result.attempts or result.attempts[-1].text.startswith(final)
     for attempt in result.attempts:
         head["timestamp"] += attempt.seconds
@@ -183,7 +177,7 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
 
 
 def _names(result: StreamResult) -> tuple[str, ...]:
-    """The requirements that have failed, by their lanes; of the others only the number is known."""
+    """Return the names of failed requirements by lane; only their number is known of the others."""
     failures = [failure for attempt in result.attempts for failure in attempt.failures]
     named = {failure.lane: failure.requirement for failure in failures if failure.lane is not None}
     count = max([*(lane + 1 for lane in named), len(result.validations)], default=0)

@@ -1,4 +1,4 @@
-"""What others wrote, as text for a page: no markup of theirs, no control sequence, no invalid XML."""
+"""Escapes untrusted text for pages: no markup, no control sequences, no invalid XML."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 
 from streamval.types.text import visible
 
-# Not allowed in XML, or no characters at all. Halves of surrogate pairs are gone by then.
+# Not allowed in XML, or noncharacters. `visible` has replaced halves of surrogate pairs before.
 _NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def escaped(text: str, limit: int | None = None) -> str:
-    """A text for HTML and for SVG, in an element or in an attribute.
+    """Return a text for HTML and for SVG, in an element or in an attribute.
 
     Args:
         text: What a model, a server, a file or a requirement's author wrote.

@@ -1,43 +1,38 @@
-"""What `_repr_html_` gives: for each kind of thing, its picture."""
+"""The HTML of `_repr_html_` for each type."""
 
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING
 
 from streamval.chunkers.chunking import describe_chunking
 from streamval.events import BaseEvent
 from streamval.pipeline.pipeline import Pipeline
+from streamval.pipeline.repair import Repair
 from streamval.pipeline.run import Run
 from streamval.types.chunks import Chunk
-from streamval.types.results import AttemptResult, StreamResult
+from streamval.types.results import AttemptResult, PartialValidationResult, StreamResult
 from streamval.validation.verdicts import Check, Verdict
 from streamval.view.diagram import pipeline_diagram
 from streamval.view.draw import view_of
 from streamval.view.escaping import escaped
 from streamval.view.picture import MARKS, fields_picture, framed, run_picture
 
-if TYPE_CHECKING:
-    from streamval.pipeline.repair import Repair
-    from streamval.types.results import PartialValidationResult
-
 _KINDS = {"pass": "good", "fail": "bad", "unknown": "warning"}
 
 
 @singledispatch
-def picture(thing: object) -> str:
-    """A picture as HTML, without scripts.
+def to_html(thing: object) -> str:
+    """Return a picture as HTML, without scripts.
 
     Raises:
-        TypeError: For a thing that has none.
+        TypeError: If its type has no picture.
     """
-    message = f"{type(thing).__name__} has no picture"
-    raise TypeError(message)
+    raise TypeError(f"{type(thing).__name__} has no picture")
 
 
-@picture.register
+@to_html.register
 def _of_pipeline(pipeline: Pipeline) -> str:
-    """The way from the deltas to the subscribers, with the pipeline's own lanes."""
+    """Return the way from the deltas to the subscribers, with the pipeline's own lanes."""
     return framed(
         pipeline_diagram(
             pipeline.backend.model,
@@ -55,21 +50,21 @@ def _repair(retry: Repair | None) -> str | None:
     return f"{how}, up to {retry.loop_budget} attempts in all"
 
 
-@picture.register
+@to_html.register
 def _of_run(run: Run) -> str:
     text = escaped(run.text) if run.audio is None else f"♪ {len(run.audio):,} bytes"
-    names = ", ".join(requirement.name for requirement in run.requirements) or "nobody"
+    names = ", ".join(requirement.name for requirement in run.requirements) or "no requirement"
     return framed(
         f'<div class="head">a run of {escaped(run.model, 200)}, judged by {escaped(names, 500)}</div>'
         f'<div class="text">{text}</div><div>{escaped(run.state)}</div>'
     )
 
 
-@picture.register
+@to_html.register
 def _of_result(result: StreamResult) -> str:
-    """The text with what was struck out, who failed it, and the outcome."""
+    """Return the text with rejected text struck out, the failures and the outcome."""
     shown = view_of(result).snapshot()
-    # A result knows the names of those that failed an attempt, and no others.
+    # A result has only the names of requirements that failed an attempt.
     shown["rows"] = [row for row in shown["rows"] if row["state"] == "fail"]
     shown["finish_reason"] = result.finish_reason
     more = ""
@@ -87,7 +82,7 @@ def _repr(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
-@picture.register
+@to_html.register
 def _of_attempt(attempt: AttemptResult) -> str:
     said = "".join(f'<div class="bad">✗ {escaped(str(one))}</div>' for one in attempt.failures)
     usage = f"{attempt.usage.completion_tokens} tokens in {attempt.seconds:.2f} s"
@@ -95,27 +90,27 @@ def _of_attempt(attempt: AttemptResult) -> str:
     return framed(f'<div class="text">{escaped(attempt.text)}</div>{said}<div>{usage}{why}</div>')
 
 
-@picture.register
+@to_html.register
 def _of_event(event: BaseEvent) -> str:
     fields = event.model_dump(exclude={"run_id", "type", "timestamp"}, exclude_none=True)
     kind = {"error": "bad", "retry": "warning"}.get(event.type, "plain")  # type: ignore[attr-defined]
     return fields_picture(type(event).__name__, fields, kind)
 
 
-@picture.register
+@to_html.register
 def _of_chunk(chunk: Chunk) -> str:
     return framed(_chunk_line(chunk))
 
 
-@picture.register
+@to_html.register
 def _of_check(check: Check) -> str:
-    """A chunk with its verdicts."""
+    """Return a chunk with its verdicts."""
     lines = [_verdict_line(f"lane {lane}", result) for lane, result in enumerate(check.results)]
     head = "the whole output" if check.chunk is None else _chunk_line(check.chunk)
     return framed(f"{head}<table>{''.join(lines)}</table>")
 
 
-@picture.register
+@to_html.register
 def _of_verdict(verdict: Verdict) -> str:
     line = _verdict_line(f"lane {verdict.lane}", verdict.result)
     return framed(f"{_chunk_line(verdict.chunk)}<table>{line}</table>")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamval.errors import UsageError
 from streamval.events import CompletedEvent
@@ -17,13 +17,11 @@ try:
     import traitlets
     from anywidget import AnyWidget
 except ImportError:
-    message = 'run.live() needs the extra: pip install "streamval-llm[notebook]"'
-    raise UsageError(message) from None
+    raise UsageError('run.live() needs the extra: pip install "streamval-llm[notebook]"') from None
 
-if TYPE_CHECKING:
-    from streamval.events import BaseEvent
-    from streamval.pipeline.run import Run
-    from streamval.view.run_view import Snapshot
+from streamval.events import BaseEvent
+from streamval.pipeline.run import Run
+from streamval.view.run_view import Snapshot
 
 UPDATES_A_SECOND = 10
 
@@ -58,7 +56,7 @@ class LiveRun(AnyWidget):
         run.subscribe(self._on_event)
 
     def picture(self) -> str:
-        """The run as it stands, as HTML without scripts."""
+        """Return the run as it stands, as HTML without scripts."""
         times = ""
         if self._over:
             inside = f"<summary>Where its time went</summary>{marbles(self._view)}"
@@ -74,7 +72,7 @@ class LiveRun(AnyWidget):
             self._due = loop.call_later(1 / UPDATES_A_SECOND, self._update)
 
     def _update(self) -> None:
-        """Send what is new."""
+        """Send the changes."""
         self._due = None
         before, now = self._sent, self._view.snapshot()
         self._sent = now
@@ -95,7 +93,7 @@ class LiveRun(AnyWidget):
             self._send_whole()
 
     def _finish(self) -> None:
-        """The run is over: all of it is sent, and the picture takes the place of the widget."""
+        """Send the last state, and replace the widget by the picture, as the run is over."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -127,5 +125,5 @@ class LiveRun(AnyWidget):
 
 
 def live_run(run: Run) -> LiveRun:
-    """The widget for a run; see `Run.live`."""
+    """Return the widget for a run; see `Run.live`."""
     return LiveRun(run)

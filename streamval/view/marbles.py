@@ -1,7 +1,7 @@
 """Marble diagrams: the times of a run as SVG.
 
 Time runs to the right, attempts stand below each other. Each attempt has a row of deltas, one of
-chunks, one a lane, and one of what was released.
+chunks, one a lane, and one of released chunks.
 
 Positions along the time axis are percentages and everything else is in pixels, so a picture is as wide as
 the place that it is put in and its letters stay readable. Verdicts differ by shape as well as by colour.
@@ -9,33 +9,29 @@ the place that it is put in and its letters stay readable. Verdicts differ by sh
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import floor, log10
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from streamval.view import marks as marked
 from streamval.view.escaping import escaped
-from streamval.view.words import outcome, rejected_texts, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamval.view.marks import Mark
-    from streamval.view.run_view import RunView
-    from streamval.view.timeline import AttemptTimes
+from streamval.view.labels import outcome, rejected_texts, seconds
+from streamval.view.marks import Mark
+from streamval.view.run_view import RunView
+from streamval.view.timeline import AttemptTimes
 
 LEFT, RIGHT = 1.5, 98.5
 """Where the time axis begins and ends, in percent of the width."""
 
 ROW, LINE, NUMBER, TEXT, GAP, AXIS = 40, 27, 8, 16, 20, 64
-"""Heights in pixels: a row, its line in it, the numbers of chunks below one; a line of text; between
-attempts; below all."""
+"""Heights in pixels: a row, the line in a row, the chunk numbers below a row, a line of text, the gap
+between attempts, and the space below them for the axis and the legend."""
 
 SHORTEST_RUN = 1e-4
 """Seconds that the time axis shows at least."""
 
 NARROW = 64
-"""Characters a line above an attempt: on a telephone there is no room for more."""
+"""Characters of a line above an attempt: as many as fit on a telephone."""
 
 GROUP_ABOVE = 120
 """With more marks than that in a row, those that are close to each other are drawn as one."""
@@ -50,7 +46,7 @@ SHORTEST_BAR = 0.04
 """Percent of the width: a judgement that took less is a mark without a bar."""
 
 NUMBERED, NUMBER_WIDTH = 30, 1.5
-"""With so many chunks at most, each has its number above it, where there is room: percent of the width."""
+"""The most marks in a row with chunk numbers, and the least distance between numbers in percent."""
 
 STYLE = """
 .sv-marbles{--fg:#1f2328;--soft:#59636e;--line:#d1d9e0;--bg:#ffffff;--pass:#1a7f37;--unknown:#9a6700;--fail:#cf222e;
@@ -77,8 +73,8 @@ THEMES = (
 
 STYLED = f"<style>{STYLE}{THEMES}</style>"
 
-# A filled circle, a hollow diamond, a cross: they can be told apart in grey. Their colours come from the
-# class of the `use`, as the rules of a page do not reach into what it shows.
+# A filled circle, a hollow diamond, a cross: they differ without colour. Their colours come from the
+# class of the `use`, as the styles of a page do not apply inside it.
 SHAPES = (
     '<circle id="sv-pass" r="5"/><path id="sv-unknown" d="M0-6 6 0 0 6-6 0Z"/>'
     '<path id="sv-fail" d="M-6-6 6 6M6-6-6 6"/>'
@@ -87,7 +83,7 @@ SHAPES = (
 
 
 def marbles(view: RunView, *, detail: bool = False, styled: bool = True) -> str:
-    """The times of a run as a self-contained SVG.
+    """Return the times of a run as a self-contained SVG.
 
     Args:
         view: A run that was folded with ``timeline=True``.
@@ -143,7 +139,7 @@ class _Drawing:
         self._detail = detail
 
     def attempt(self, times: AttemptTimes, before: AttemptTimes | None) -> None:
-        """One attempt: its heading and its rows. `before` is the attempt before it."""
+        """Add an attempt: its heading and its rows. `before` is the attempt before it."""
         end = self._took if times.ended is None else times.ended
         cut = marked.cut_times(times)
         lanes = marked.lane_marks(times, self._names)
@@ -161,7 +157,7 @@ class _Drawing:
             x = self._x(times.failed_at)
             begins = (
                 top + 14 if times.cut_after is not None else top + ROW
-            )  # only a cut source is crossed
+            )  # start at the source's cross, if there is one
             self._add(
                 f'<line class="cut" x1="{x}" x2="{x}" y1="{begins}" y2="{self.y - 4}" '
                 'stroke-opacity=".3"/>'
@@ -169,7 +165,7 @@ class _Drawing:
         self.y += GAP
 
     def axis(self) -> str:
-        """Lines and labels at round times, over the whole height: drawn first, so behind."""
+        """Return lines and labels at round times, over the whole height, to be drawn behind the rest."""
         step = _round_step(self._took / 6)
         parts = []
         for n in range(int(self._took / step) + 1):
@@ -183,7 +179,7 @@ class _Drawing:
         return "".join(parts)
 
     def legend(self) -> str:
-        """What the shapes mean."""
+        """Return the legend of the shapes and bars."""
         parts = [
             f'<use class="{kind}" href="#sv-{kind}" x="{6 + n * 86}"/>'
             f'<text class="soft" x="{18 + n * 86}" y="4">{said}</text>'
@@ -207,7 +203,7 @@ class _Drawing:
     # Parts of an attempt
 
     def _heading(self, times: AttemptTimes, where: Sequence[str], end: float) -> None:
-        """Which attempt, why it was rejected, and where its time went: in lines, as SVG wraps none."""
+        """Add lines with the attempt's number, why it failed, and where its time went. SVG does not wrap."""
         self.line(f"attempt {times.number} · {seconds(end - times.began)}", "head")
         why = (times.reason or self._failures(times))[: 4 * NARROW]
         for line in wrap(why, NARROW, max_lines=2, placeholder=" …"):
@@ -217,14 +213,14 @@ class _Drawing:
         self.y += GAP // 2
 
     def line(self, said: str, style: str) -> None:
-        """A line of text."""
+        """Add a line of text."""
         self.y += TEXT
         self._add(
             f'<text class="{style} side" x="{LEFT}%" y="{self.y}">{escaped(said, 2 * NARROW)}</text>'
         )
 
     def _failures(self, times: AttemptTimes) -> str:
-        """Why an attempt failed that no other followed."""
+        """Return why the last attempt failed."""
         failed = [one for one in times.judged if one.verdict == "fail"][:3]
         named = [
             (self._names[one.lane], one.reason[:NARROW])
@@ -234,7 +230,7 @@ class _Drawing:
         return "; ".join(f"{name}: {why}" if why else name for name, why in named)
 
     def _deltas(self, times: AttemptTimes, end: float) -> None:
-        """A tick for each delta, and a cross where the source was closed because a chunk failed."""
+        """Add a tick for each delta, and a cross where the source was closed because a chunk failed."""
         if not times.deltas and times.cut_after is None:
             return
         what = "the source" if not times.deltas else _counted(len(times.deltas), "delta")
@@ -259,11 +255,7 @@ class _Drawing:
         self.y += ROW
 
     def _released(
-        self,
-        times: AttemptTimes,
-        before: AttemptTimes | None,
-        marks: Sequence[Mark],
-        end: float,
+        self, times: AttemptTimes, before: AttemptTimes | None, marks: Sequence[Mark], end: float
     ) -> None:
         name, y = f"{len(times.released)} released", self.y + LINE
         if before is not None and before.kept is not None:
@@ -282,7 +274,7 @@ class _Drawing:
     def _row(
         self, times: AttemptTimes, name: str, marks: Sequence[Mark], end: float, bar: str = "bar"
     ) -> None:
-        """A row of marks, each with the bar that leads to it. Failures are drawn last, on top."""
+        """Add a row of marks, each with its bar. Failures are drawn last, on top."""
         if not marks and bar == "bar":  # a lane that was never asked
             return
         self._label(times, name, end)
@@ -330,7 +322,7 @@ class _Drawing:
         return f"{LEFT + (RIGHT - LEFT) * at / self._took:.3f}%"
 
     def _width(self, begin: float, end: float) -> float:
-        """In percent."""
+        """Return a width in percent."""
         return round((RIGHT - LEFT) * (end - begin) / self._took, 3)
 
     def _add(self, part: str) -> None:
@@ -338,7 +330,7 @@ class _Drawing:
 
 
 def _packed(facts: Sequence[str]) -> list[str]:
-    """Facts in lines, as many in each as there is room for."""
+    """Return facts in lines, as many a line as fit."""
     lines: list[str] = []
     for fact in facts:
         if lines and len(lines[-1]) + len(fact) + 3 <= NARROW:
@@ -353,6 +345,6 @@ def _counted(count: int, what: str) -> str:
 
 
 def _round_step(about: float) -> float:
-    """1, 2 or 5 times a power of ten, at least as much as `about`."""
+    """Return 1, 2 or 5 times a power of ten, at least `about`."""
     power = 10.0 ** floor(log10(about))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= about)

@@ -1,40 +1,36 @@
-"""What a marble diagram shows of the times of an attempt: its marks, and where its time went."""
+"""Computes the marks of an attempt in a marble diagram, and where its time went."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from streamval.view.timeline import WHOLE
-from streamval.view.words import seconds
+from streamval.view.labels import seconds
+from streamval.view.timeline import WHOLE, AttemptTimes
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from streamval.view.timeline import AttemptTimes
-
-Kind: TypeAlias = Literal["pass", "unknown", "fail", "chunk"]
+MarkKind: TypeAlias = Literal["pass", "unknown", "fail", "chunk"]
 """The shape of a mark: a verdict, or a chunk that was cut."""
 
 SHOWN = 200
 """Characters of a text, a reason or a name that a picture shows."""
 
-_WORST: dict[Kind, int] = {"chunk": 0, "pass": 0, "unknown": 1, "fail": 2}
+_WORST: dict[MarkKind, int] = {"chunk": 0, "pass": 0, "unknown": 1, "fail": 2}
 
 
 class Mark(NamedTuple):
-    """Something at a point of time.
+    """A mark at a point in time.
 
     Attributes:
         kind: Its shape.
         at: Where it stands, in seconds since the run began.
         begin: Where its bar begins; the same as `at` without one.
         chunk: Which chunk it is about; the first one, of a group.
-        about: What hovering tells, in a few words.
-        said: What was written, or why it was judged so: of any length, as it is not copied.
+        about: A short description, shown on hover.
+        said: The text, or the reason of a verdict. It is not copied.
     """
 
-    kind: Kind
+    kind: MarkKind
     at: float
     begin: float
     chunk: int
@@ -43,13 +39,13 @@ class Mark(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What hovering tells."""
+        """The text that is shown on hover."""
         said = self.said if len(self.said) <= SHOWN else f"{self.said[:SHOWN]}…"
         return f"{self.about}: {said}" if said else self.about
 
 
 def cut_times(times: AttemptTimes) -> dict[int, float]:
-    """When each chunk was handed to the lanes: before its first verdict, else as it was released."""
+    """Return when each chunk was given to the lanes: before its first verdict, else as it was released."""
     cut: dict[int, float] = {}
     for judged in times.judged:
         if judged.chunk != WHOLE:
@@ -65,14 +61,14 @@ def cut_times(times: AttemptTimes) -> dict[int, float]:
 def chunk_marks(
     times: AttemptTimes, cut: Mapping[int, float], rejected: Mapping[int, str]
 ) -> list[Mark]:
-    """The chunks, where they were handed to the lanes; `rejected` is the text of those that failed."""
+    """Return the marks of chunks, at the time when lanes got them; `rejected` has the text of failed ones."""
     text = {**rejected, **{released.chunk: released.text for released in times.released}}
     handed = sorted(cut.items())
     return [Mark("chunk", at, at, n, f"chunk {n}", text.get(n, "")) for n, at in handed]
 
 
 def lane_marks(times: AttemptTimes, names: Sequence[str]) -> list[list[Mark]]:
-    """The verdicts of each lane, each with a bar from when it was asked."""
+    """Return the marks of each lane's verdicts, each with a bar from when the lane was asked."""
     lanes: list[list[Mark]] = [[] for _ in names]
     shown = [name if len(name) <= SHOWN else f"{name[:SHOWN]}…" for name in names]
     for lane, chunk, verdict, reason, asked, answered in times.judged:
@@ -86,7 +82,7 @@ def lane_marks(times: AttemptTimes, names: Sequence[str]) -> list[list[Mark]]:
 
 
 def released_marks(times: AttemptTimes, cut: Mapping[int, float]) -> list[Mark]:
-    """The delivered chunks, each with a bar from when it was cut: how long it had waited."""
+    """Return the marks of delivered chunks, each with a bar from when it was cut."""
     return [
         Mark("pass", one.at, cut.get(one.chunk, one.at), one.chunk, f"chunk {one.chunk}", one.text)
         for one in times.released
@@ -94,7 +90,7 @@ def released_marks(times: AttemptTimes, cut: Mapping[int, float]) -> list[Mark]:
 
 
 def grouped(marks: Sequence[Mark], bin_of: Callable[[float], int]) -> Iterator[Mark]:
-    """One mark for all that stand in the same bin. Failures stay alone.
+    """Yield marks, merged where they share a bin. Failures are not merged.
 
     Args:
         marks: The marks of a row.
@@ -125,7 +121,7 @@ def where_time_went(
     released: Sequence[Mark],
     end: float,
 ) -> list[str]:
-    """What is worth saying of an attempt: the model, the slowest lane, what came after the last delta."""
+    """Return facts about the time of an attempt: the model, the slowest lane, the time after the last delta."""
     said = []
     if len(times.deltas) > 1:
         first, last = times.deltas[0], times.deltas[-1]
@@ -146,7 +142,7 @@ def where_time_went(
 
 
 def _busy(bars: Iterable[Mark]) -> float:
-    """Seconds that are covered by bars, which may overlap."""
+    """Return the seconds that are covered by bars, which may overlap."""
     covered, until = 0.0, 0.0
     for bar in sorted(bars, key=lambda bar: bar.begin):
         covered += max(bar.at - max(bar.begin, until), 0.0)

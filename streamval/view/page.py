@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from streamval.view.assets import asset
 from streamval.view.escaping import escaped
+from streamval.view.labels import rejected_texts, seconds
 from streamval.view.marbles import marbles
 from streamval.view.marks import cut_times
 from streamval.view.picture import run_picture
-from streamval.view.words import rejected_texts, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from streamval.view.run_view import RunView
-    from streamval.view.timeline import AttemptTimes
+from streamval.view.run_view import RunView
+from streamval.view.timeline import AttemptTimes
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -39,9 +35,9 @@ script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'">
 
 
 def drawing_page(view: RunView) -> str:
-    """The marble diagram of a run, its text, and a table of its chunks, as a page.
+    """Return the marble diagram of a run, its text, and a table of its chunks, as a page.
 
-    The script finds in the table what it tells of a mark, so everything is there once, and a reader
+    The script finds the details of a mark in the table, so everything is there once, and a reader
     without a mouse, or without a screen, gets it too.
 
     Args:
@@ -73,7 +69,7 @@ def drawing_page(view: RunView) -> str:
 
 
 def _rows(times: AttemptTimes, lanes: int, rejected: Mapping[int, str]) -> Iterator[str]:
-    """A row of the table for each chunk of an attempt."""
+    """Yield a row of the table for each chunk of an attempt."""
     released = {one.chunk: one for one in times.released}
     verdicts: dict[int, list[str]] = {}
     for judged in times.judged:

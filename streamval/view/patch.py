@@ -1,10 +1,10 @@
-"""`patch`: what is new between two snapshots, as a small message.
+"""`patch`: the changes between two snapshots, as a small message.
 
-A patch is JSON. What it means depends on what it is applied to:
+A patch is JSON. Its meaning depends on the value that it is applied to:
 
 - an object: the members that are new or have changed, each a patch again;
 - a list: ``{"keep": n, "add": [...]}``, the first `n` items and then these;
-- a text that goes on: ``{"add": "..."}``;
+- a text that grows: ``{"add": "..."}``;
 - anything else: the new value.
 
 So a text that grows is sent once, and a page needs ten lines to keep up (``view.js``).
@@ -18,11 +18,11 @@ from typing import Any
 
 
 def patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What is new.
+    """Return the changes.
 
     Args:
-        before: What the other side has.
-        after: What it shall have. It has every member that `before` has.
+        before: The value that the other side has.
+        after: The value that it should have. It has every member of `before`.
 
     Returns:
         A patch; an empty one where nothing is new.
@@ -41,7 +41,7 @@ def patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]
 
 
 def patched(before: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply a patch: what ``view.js`` does.
+    """Apply a patch, as ``view.js`` does.
 
     Example:
         >>> patched({"text": ["a"], "n": 1}, {"text": {"keep": 0, "add": ["b"]}})
@@ -75,7 +75,7 @@ def _difference(old: Any, new: Any) -> Any:
 
 
 def common_length(old: Sequence[Any], new: Sequence[Any]) -> int:
-    """How many items, or characters, are the same at the beginning of both.
+    """Return how many items, or characters, are the same at the beginning of both.
 
     Example:
         >>> common_length("flower", "flow"), common_length([1, 2], [1, 3])

@@ -6,16 +6,12 @@ styles. Colours suit a light and a dark page.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from streamval.view.escaping import escaped
-from streamval.view.words import outcome, seconds, taken_back, what_became_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from streamval.view.run_view import RowView, Segment, Snapshot
+from streamval.view.labels import outcome, seconds, taken_back, what_became_of
+from streamval.view.run_view import RowView, Segment, Snapshot
 
 STYLE = """
 .sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700;--line:#8886;font:14px/1.5 system-ui,sans-serif;max-width:64em;
@@ -35,8 +31,8 @@ _KINDS = {"pass": "good", "fail": "bad"}
 
 
 def run_picture(shown: Snapshot) -> str:
-    """A run as it stands: its text with what was struck out, its requirements, attempts, and the outcome."""
-    parts = [_head(shown), f'<div class="text">{text_of(shown)}</div>']
+    """Return a run: its text with rejected text struck out, its requirements, attempts and outcome."""
+    parts = [_head(shown), f'<div class="text">{text_html(shown)}</div>']
     if shown["rows"]:
         parts.append(_table(_row(row) for row in shown["rows"]))
     parts.append(_attempts(shown))
@@ -48,12 +44,12 @@ def run_picture(shown: Snapshot) -> str:
 
 
 def framed(inside: str) -> str:
-    """A picture with the style that it needs."""
+    """Return a picture with the style that it needs."""
     return f'<div class="sv-run"><style>{STYLE}</style>{inside}</div>'
 
 
-def text_of(shown: Snapshot) -> str:
-    """The text: what stands, what was taken back struck out, what is pending at the end."""
+def text_html(shown: Snapshot) -> str:
+    """Return the text that stands, with rejected text struck out and pending text at the end."""
     parts = []
     pairs = zip(shown["text"], taken_back(shown), strict=True)
     for gone, together in groupby(pairs, lambda pair: pair[1]):
@@ -105,7 +101,7 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def fields_picture(title: str, fields: Mapping[str, object], kind: str = "plain") -> str:
-    """A small thing, such as an event: its name, and a row a field."""
+    """Return an object with few fields, such as an event, as its name and a row for each field."""
     rows = (
         f"<tr><th>{escaped(name)}</th><td>{escaped(str(value), 2000)}</td></tr>"
         for name, value in fields.items()

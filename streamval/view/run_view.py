@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NotRequired, TypeAlias, TypedDict
+from typing import Any, ClassVar, Literal, NotRequired, TypeAlias, TypedDict
 
 from streamval.events import (
+    BaseEvent,
     ChunkEvent,
     CompletedEvent,
     ErrorEvent,
@@ -21,23 +23,18 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-from streamval.pipeline.attempt import REFUSED
+from streamval.pipeline.final_check import REFUSED
+from streamval.types.results import TriState
 from streamval.view.timeline import MOST, Timeline, elapsed
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamval.events import BaseEvent
-    from streamval.types.results import TriState
-
 RunState: TypeAlias = Literal["waiting", "running", "valid", "invalid", "error", "cut short"]
-"""`"cut short"`: it ended, nothing failed, and it is no success: cancelled, or left."""
+"""`"cut short"`: the run was cancelled or abandoned before it succeeded or failed."""
 
 
 class Segment(TypedDict):
-    """A piece of what was written: a chunk, or what was rejected with the chunk that failed.
+    """A piece of the text: a chunk, or the rejected text that begins with a failed chunk.
 
-    `bytes` stands where it is sound, which has no text.
+    `bytes` is the size of a chunk of sound, whose `text` is empty.
     """
 
     text: str
@@ -57,7 +54,7 @@ class RowView(TypedDict):
 
 
 class AttemptView(TypedDict):
-    """One attempt. `taken_back` are the segments, from and to, that its end has taken back."""
+    """One attempt. `taken_back` is the range of segments that were taken back when it ended."""
 
     number: int
     reason: str
@@ -74,17 +71,17 @@ class StageView(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """What a display shows of a run: JSON, and nothing in it changes any more.
+    """The state of a run for displays: JSON that is not changed afterwards.
 
     Attributes:
-        state: How it stands.
-        text: All segments that were ever written, in order. New ones are added at the end; which no
-            longer stand, `attempts` says.
-        pending: What is written after them, and not yet released: its verdicts are missing, or a
+        state: The state of the run.
+        text: All segments that were ever written, in order. New segments are added at the end;
+            `attempts` has the ranges that were taken back.
+        pending: The text after them that is not released yet: its verdicts are missing, or a
             requirement holds it back. Empty where the pipeline sends no tokens.
         rows: The requirements, by their position.
         attempts: From the first.
-        stages: Those of the contract that it belongs to.
+        stages: The stages of its contract so far.
         stage: The stage in which it runs.
         seconds: From the first event to the last.
         usage: The tokens, once it is over.
@@ -109,7 +106,7 @@ class Snapshot(TypedDict):
 
 
 class RunView:
-    """Folds the events of a run into what a display shows. Pure: no clock, no input or output.
+    """Folds the events of a run into the state that displays show. Pure: no clock, no input or output.
 
     It shows one run at a time. Another `StartedEvent` begins a new one, as in a contract, whose stages
     stay. Events of other runs in between are left out.
@@ -182,9 +179,9 @@ class RunView:
         return self._state not in ("waiting", "running")
 
     def snapshot(self) -> Snapshot:
-        """How the run stands: JSON, which nothing changes afterwards.
+        """Return the state of the run as JSON that is not changed afterwards.
 
-        The lists are new, what is in them is shared between snapshots: only what is new differs.
+        The lists are new, but snapshots share their items.
         """
         return {
             "run_id": self._run_id,
@@ -206,7 +203,7 @@ class RunView:
     # What comes
 
     def apply(self, event: BaseEvent) -> None:
-        """Take in the next event. Any order is taken, as of a recording that was cut."""
+        """Apply the next event. Any order is accepted, because a recording may be cut."""
         if isinstance(event, StageEvent):
             self._on_stage(event)
             return
@@ -262,7 +259,7 @@ class RunView:
             self._reject(event.chunk_index)
 
     def _reject(self, chunk: int | None) -> None:
-        """What is written and not released does not stand."""
+        """Reject the text that was written and not released."""
         rest = self._pending.take_all()
         if rest:
             verdict: TriState | None = None if chunk is None else "fail"
@@ -271,7 +268,7 @@ class RunView:
             self._take_back(len(self._segments) - 1)
 
     def _take_back(self, start: int) -> None:
-        """From this segment on, nothing stands."""
+        """Take back the text from this segment on."""
         before = self._attempts[-1]["taken_back"]
         start = start if before is None else min(start, before[0])
         if start < len(self._segments):
@@ -347,7 +344,7 @@ class RunView:
 
 
 class _Pending:
-    """What was written and is not released yet. Linear, however long no boundary comes."""
+    """Text that was written and is not released yet. Its cost is linear, even without boundaries."""
 
     def __init__(self) -> None:
         self._parts: deque[str] = deque()
@@ -358,7 +355,7 @@ class _Pending:
         self._parts.append(text)
 
     def drop_to(self, end: int) -> None:
-        """A chunk that ends at this offset has been released."""
+        """Drop the text up to the end of a released chunk."""
         drop = end - self._start
         self._start = max(end, self._start)
         while drop > 0 and self._parts:
@@ -371,14 +368,14 @@ class _Pending:
             drop -= left
 
     def take_all(self) -> str:
-        """Empty it. Returns what was in it, unless that is white space."""
+        """Empty it. Return its text, unless that is white space."""
         text = self.getvalue()
         self._parts.clear()
         self._skipped = 0
         return text if text.strip() else ""
 
     def restart(self) -> None:
-        """A new attempt begins with nothing before it."""
+        """Reset it for a new attempt."""
         self._start = 0
 
     def getvalue(self) -> str:
@@ -394,9 +391,4 @@ def _row(name: str) -> RowView:
 
 
 def _attempt(number: int) -> AttemptView:
-    return {
-        "number": number,
-        "reason": "",
-        "mode": None,
-        "taken_back": None,
-    }
+    return {"number": number, "reason": "", "mode": None, "taken_back": None}

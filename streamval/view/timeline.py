@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from streamval.events import (
+    BaseEvent,
     ChunkEvent,
     CompletedEvent,
     FullValidationEvent,
@@ -16,18 +17,14 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-
-if TYPE_CHECKING:
-    from streamval.events import BaseEvent
-    from streamval.types.results import TriState
-
+from streamval.types.results import TriState
 
 MOST = 1e9
-"""Seconds, about thirty years: what lies beyond is no time that a run took, but a broken recording."""
+"""Seconds, about thirty years: a longer time means a broken recording."""
 
 
 def elapsed(timestamp: float, began: float, before: float) -> float:
-    """Seconds since the run began, never less than before, whatever a recording says.
+    """Return the seconds since a run began. They never decrease, even in a broken recording.
 
     Example:
         >>> elapsed(12.0, 10.0, 1.0), elapsed(3.0, 10.0, 1.0), elapsed(float("nan"), 10.0, 1.0)
@@ -83,10 +80,10 @@ class AttemptTimes:
         judged: The verdicts, as they came.
         checked: The checks, in chunk order.
         released: The delivered chunks.
-        done: When the model had come to its end by itself.
+        done: When the model ended normally.
         closed: When the backend was closed.
         reason: Why it was rejected.
-        mode: How the next one goes on.
+        mode: How the next attempt begins.
         kept: How many chunks the next one keeps.
     """
 
@@ -105,7 +102,7 @@ class AttemptTimes:
 
     @property
     def failed_at(self) -> float | None:
-        """When the verdict came that failed a chunk; `None` if none did."""
+        """The time of the first verdict that failed a chunk; `None` if no chunk failed."""
         times = [
             judged.answered
             for judged in self.judged
@@ -130,7 +127,7 @@ class Timeline:
     """The times of a run, attempt by attempt. A fold of its events, pure as `RunView` is.
 
     Attributes:
-        attempts: One after the other.
+        attempts: The attempts, in order.
         seconds: From the first event to the last.
     """
 
@@ -168,7 +165,7 @@ class Timeline:
                 self._end(attempt, at, event.closed_at)
 
     def _since(self, timestamp: float) -> float:
-        """Seconds since the run began. Never less than before, whatever a recording says."""
+        """Return the seconds since the run began. They never decrease, even in a broken recording."""
         if self._began is None and isfinite(timestamp):
             self._began = timestamp
         if self._began is not None:

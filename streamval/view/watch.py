@@ -3,47 +3,42 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
+import signal
 import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Self
 
 from streamval.errors import UsageError
+from streamval.events import BaseEvent
 from streamval.view.assets import asset
 from streamval.view.marbles import STYLE, THEMES, marbles
 from streamval.view.patch import patch
 from streamval.view.run_view import RunView
+from streamval.wire.sse import MEDIA_TYPE, PING, frame
 
 try:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 except ImportError:
-    message = '--watch needs the extra: pip install "streamval-llm[serve]"'
-    raise UsageError(message) from None
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from types import TracebackType
-    from typing import Self
-
-    from starlette.requests import Request
-
-    from streamval.events import BaseEvent
+    raise UsageError('--watch needs the extra: pip install "streamval-llm[serve]"') from None
 
 UPDATES_A_SECOND = 10
 HEARTBEAT = 15.0
-"""Seconds of silence after which a comment is sent, which finds out whether a tab is still there."""
+"""Seconds of silence after which a comment is sent, to detect closed tabs."""
 
 TABS = 64
 """How many tabs may be open at once."""
 
 CLOSING = 2
-"""Seconds that the server waits for answers that it has begun."""
+"""Seconds that the server waits for unfinished answers."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -59,7 +54,7 @@ HEADERS = {
 
 
 class Broadcast:
-    """A subscriber that shows one run to any number of pages, whenever they come.
+    """A subscriber that shows one run on up to `TABS` pages, which may connect at any time.
 
     Attributes:
         view: The run, folded.
@@ -74,7 +69,7 @@ class Broadcast:
         self._drawing = asyncio.Lock()
 
     def __call__(self, event: BaseEvent) -> None:
-        """Take in an event, and wake the tabs."""
+        """Apply an event, and wake the tabs."""
         self._events += 1
         self.view.apply(event)
         for tab in self._tabs:
@@ -86,34 +81,34 @@ class Broadcast:
         return len(self._tabs)
 
     def close(self) -> None:
-        """End what the tabs are sent."""
+        """End the streams of the tabs."""
         self._closing = True
         for tab in self._tabs:
             tab.set()
 
     async def frames(self) -> AsyncIterator[str]:
-        """A snapshot, then what is new: as often as the tab can take it, ten times a second at most."""
+        """Yield a snapshot, then changes: as fast as the tab reads, at most ten times a second."""
         news = asyncio.Event()
         self._tabs.add(news)
         try:
             if len(self._tabs) > TABS:
                 return
             sent = self.view.snapshot()
-            yield _frame("snapshot", sent)
+            yield frame(sent, "snapshot")
             closing = False
             while not closing:
                 try:
                     await asyncio.wait_for(news.wait(), HEARTBEAT)
                 except TimeoutError:
-                    yield ": still there\n\n"
+                    yield PING
                     continue
                 news.clear()
-                closing = self._closing  # what is new until then is still sent
+                closing = self._closing  # changes until then are still sent
                 now = self.view.snapshot()
                 if now["run_id"] != sent["run_id"]:
-                    yield _frame("snapshot", now)
+                    yield frame(now, "snapshot")
                 elif change := patch(sent, now):
-                    yield _frame("patch", change)
+                    yield frame(change, "patch")
                 sent = now
                 if not closing:
                     await asyncio.sleep(1 / UPDATES_A_SECOND)
@@ -121,7 +116,7 @@ class Broadcast:
             self._tabs.discard(news)
 
     async def drawing(self) -> str:
-        """The drawing as it stands, made once for all tabs, and on a thread: it never holds the run back."""
+        """Return the current drawing, made once for all tabs, on a thread, so that it does not delay the run."""
         async with self._drawing:
             if self._drawn[0] != self._events:
                 events = self._events
@@ -131,19 +126,19 @@ class Broadcast:
         return self._drawn[1]
 
     async def answer(self, name: str) -> Response | None:
-        """What a page asks for by this name, beside the fixed parts; `None` for anything else."""
+        """Return the part of a page with this name; `None` for unknown names."""
         if name == "marbles.svg":
             drawn = await self.drawing()
             return Response(drawn, media_type="image/svg+xml", headers=HEADERS)
         if name == "events":
             if self.tabs >= TABS:
                 return PlainTextResponse("too many tabs are open", 503, headers=HEADERS)
-            return StreamingResponse(self.frames(), media_type="text/event-stream", headers=HEADERS)
+            return StreamingResponse(self.frames(), media_type=MEDIA_TYPE, headers=HEADERS)
         return fixed_part(name)
 
 
 def fixed_part(name: str) -> Response | None:
-    """A part of the page that is the same for every run."""
+    """Return a part of the page that does not depend on the run."""
     style = asset("page.css") + STYLE + THEMES
     parts: dict[str, tuple[str, Callable[[], str]]] = {
         "": ("text/html", lambda: asset("watch.html")),
@@ -159,15 +154,27 @@ def fixed_part(name: str) -> Response | None:
 
 
 def not_found() -> Response:
-    """The answer to anything else."""
+    """Return the answer to anything else."""
     return PlainTextResponse("not found", 404, headers=HEADERS)
+
+
+@contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Restore the program's signal handlers, which uvicorn replaces as it starts and as it ends."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
 
 class Watch:
     """A subscriber that shows a run on a page, which several tabs may open, at any time.
 
     An async context manager: the server runs inside of it, on 127.0.0.1 and a free port. The address
-    has a token in it, and whoever does not know it gets nothing. Subscribe it on the event loop that
+    contains a token, without which the answer is 404. Subscribe it on the event loop that
     entered it. Needs ``pip install "streamval-llm[serve]"``.
 
     Attributes:
@@ -214,23 +221,20 @@ class Watch:
             ws="none",
             timeout_graceful_shutdown=CLOSING,
         )
-        self._server = _Server(config)
+        self._server = uvicorn.Server(config)
         self._serving = asyncio.ensure_future(self._server.serve([listening]))
-        while not self._server.started:
-            if self._serving.done():
-                await self._serving
-            await asyncio.sleep(0)
+        with _signal_handlers_kept():
+            while not self._server.started:
+                if self._serving.done():
+                    await self._serving
+                await asyncio.sleep(0)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._shown.close()
         self._server.should_exit = True
-        await self._serving
+        with _signal_handlers_kept():
+            await self._serving
 
     def _app(self) -> Starlette:
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])
@@ -240,21 +244,8 @@ class Watch:
         return app
 
     async def _answer(self, request: Request) -> Response:
-        """What the token opens."""
+        """Answer a request with the right token."""
         given = request.path_params["token"].encode()
         if not secrets.compare_digest(given, self._token.encode()):
             return not_found()
         return await self._shown.answer(request.path_params["name"]) or not_found()
-
-
-def _frame(kind: str, content: object) -> str:
-    return f"event: {kind}\ndata: {json.dumps(content)}\n\n"
-
-
-class _Server(uvicorn.Server):
-    """A server that leaves signals to the program that it is a part of."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
-        yield

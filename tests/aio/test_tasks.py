@@ -1,11 +1,12 @@
 """Tests of `streamval.aio.tasks`."""
 
 import asyncio
+import contextvars
 
 import pytest
 
 from streamval import bridge
-from streamval.aio.tasks import side_by_side
+from streamval.aio.tasks import side_by_side, start_eagerly
 from streamval.errors import RunError
 from tests.support.async_source import Source
 from tests.support.virtual_time import run_virtually
@@ -76,3 +77,24 @@ async def test_side_by_side_what_is_no_exception_comes_out_and_the_loop_goes_on(
     with pytest.raises(SystemExit):
         await side_by_side(waits(), leaves())
     assert await side_by_side(asyncio.sleep(0, 1), asyncio.sleep(0, 2)) == [1, 2]
+
+
+async def test_a_callback_that_is_scheduled_while_a_task_is_made_is_not_its_step(monkeypatch):
+    """A garbage collection may run a finalizer at that moment, which calls `call_soon`."""
+    loop = asyncio.get_running_loop()
+    called = []
+
+    async def work():
+        called.append("work")
+
+    def get_debug():  # a task asks for it before it schedules its first step
+        monkeypatch.undo()
+        loop.call_soon(called.append, "finalizer")
+        return False
+
+    monkeypatch.setattr(loop, "get_debug", get_debug)
+    task = start_eagerly(work(), loop, contextvars.copy_context())
+    assert called == ["work"]
+    await task
+    await asyncio.sleep(0)
+    assert called == ["work", "finalizer"]

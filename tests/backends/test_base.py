@@ -7,7 +7,7 @@ from tests.support.sources import Spoken
 
 
 async def test_observe_is_the_token_stream_cold():
-    backend = Spoken("a", "", sv.Delta("b"), sv.Delta(usage=sv.Usage(1, 2)))
+    backend = Spoken("a", "", sv.Delta("b"), sv.Delta(usage=sv.types.Usage(1, 2)))
     observable = backend.observe("go")
     assert backend.opened == 0
     assert [text async for text in bridge.iterate(observable)] == ["a", "b"]
@@ -15,7 +15,7 @@ async def test_observe_is_the_token_stream_cold():
 
 async def test_generate_from_context():
     backend = Spoken("One. ", "Two.")
-    ctx = Context((sv.Message("user", "before"),))
+    ctx = Context((sv.types.Message("user", "before"),))
     thunk, after = await backend.generate_from_context("now", ctx, model_options={"seed": 3})
     assert not thunk.is_computed()
     assert backend.opened == 0

@@ -61,8 +61,7 @@ def test_a_model_that_is_not_known_to_continue_does_not(model):
 
 
 @pytest.mark.parametrize(
-    ("way", "flag", "more"),
-    [("message", None, None), ("flag", True, None), ("vllm", None, True)],
+    ("way", "flag", "more"), [("message", None, None), ("flag", True, None), ("vllm", None, True)]
 )
 async def test_the_openai_backend_sends_what_it_is_told(way, flag, more):
     async with openai_server() as server:

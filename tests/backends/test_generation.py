@@ -15,7 +15,7 @@ from tests.support.sources import Spoken
 
 
 async def generated(*deltas):
-    return (await Spoken(*deltas).generate_from_context("x", sv.SimpleContext()))[0]
+    return (await Spoken(*deltas).generate_from_context("x", sv.types.SimpleContext()))[0]
 
 
 async def test_a_consumer_that_never_took_a_step_takes_nothing():
@@ -53,7 +53,7 @@ async def test_one_who_stops_waiting_cuts_nobody_else_off():
 
 async def test_the_last_one_who_stops_waiting_closes_the_backend():
     backend = Spoken("One ", asyncio.Event().wait)
-    thunk, _ = await backend.generate_from_context("x", sv.SimpleContext())
+    thunk, _ = await backend.generate_from_context("x", sv.types.SimpleContext())
     waiting = asyncio.create_task(thunk.avalue())
     while not backend.said:
         await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_the_last_one_who_stops_waiting_closes_the_backend():
 
 
 async def thunk_of(backend, **options):
-    thunk, _ = await backend.generate_from_context("go", sv.Context(), model_options=options)
+    thunk, _ = await backend.generate_from_context("go", sv.types.Context(), model_options=options)
     return thunk
 
 

@@ -162,7 +162,7 @@ async def test_the_stream_of_a_client_that_one_has_is_understood(kind):
         assert result.text == "One is here. Two is here! Three is here. Four is here."
         assert result.finish_reason == "stop"
         if kind == "async":
-            assert result.usage == sv.Usage(7, 13, source="backend")
+            assert result.usage == sv.types.Usage(7, 13, source="backend")
 
         calm = sv.stream_check(lambda text: not text.endswith("!"), "stay calm")
         pipeline = sv.Pipeline(sv.IterableBackend(speak("endless")), requirements=[calm])

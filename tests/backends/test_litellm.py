@@ -25,8 +25,6 @@ pytestmark = [
     # LiteLLM's own: it validates its pydantic models against what it has set on them.
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    # It hides this one by a filter that it sets when it is imported, and pytest takes that back.
-    pytest.mark.filterwarnings("ignore:Item .* on TypedDict class"),
     pytest.mark.parametrize("kind", ["openai", "text-completion-openai"], ids=["chat", "text"]),
 ]
 
@@ -58,7 +56,7 @@ async def broken(pipeline):
 async def test_a_whole_answer_with_the_providers_own_count(server, kind):
     result = await sv.Pipeline(backend(server, kind, "fine", temperature=0.5)).run("Say it.")
     assert result.text == "One is here. Two is here! Three is here. Four is here."
-    assert result.usage == sv.Usage(7, 13, 0, 0, "backend")
+    assert result.usage == sv.types.Usage(7, 13, 0, 0, "backend")
     (served,) = server.requests
     assert served.body["temperature"] == 0.5
     assert served.finished

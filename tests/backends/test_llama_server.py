@@ -20,11 +20,7 @@ def test_it_says_where_it_listens_serves_and_ends_with_its_parents_pipe():
         "64",
     ]
     server = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
         address = server.stdout.readline().strip()

@@ -73,7 +73,7 @@ async def test_cancelling_the_task_stops_it_too(local_backend):
 async def test_it_breaks_a_rule_is_cancelled_continues_and_finishes(local_backend):
     pipeline = sv.Pipeline(
         local_backend,
-        requirements=[sv.NoRepetition()],
+        requirements=[sv.requirements.NoRepetition()],
         retry=sv.Repair(loop_budget=4),
         options={"max_tokens": 60},
     )

@@ -12,6 +12,7 @@ from streamval.errors import (
     AuthenticationError,
     BackendError,
     ConnectionFailedError,
+    RefusedRequestError,
     StallError,
     StreamBrokenError,
     UsageError,
@@ -41,7 +42,7 @@ async def test_a_whole_answer_with_the_servers_own_count(server, completion):
     speaking = backend(server, "fine", completion, temperature=0.5, min_p=0.1, organization="us")
     result = await sv.Pipeline(speaking).run("Say it.", seed=3)
     assert result.text == TEXT
-    assert result.usage == sv.Usage(7, 13, 0, 0, "backend")
+    assert result.usage == sv.types.Usage(7, 13, 0, 0, "backend")
     assert result.finish_reason == result.attempts[0].finish_reason == "stop"
     (served,) = server.requests
     assert served.body["temperature"] == 0.5
@@ -54,7 +55,7 @@ async def test_a_whole_answer_with_the_servers_own_count(server, completion):
 @both
 @pytest.mark.parametrize(
     ("model", "error", "says"),
-    [*FAILURES, ("echo-headers", BackendError, "failed: Error code: 400")],
+    [*FAILURES, ("echo-headers", RefusedRequestError, "failed: Error code: 400")],
 )
 async def test_each_way_to_fail_is_one_clear_error(server, completion, model, error, says):
     run = sv.Pipeline(backend(server, model, completion)).start("Go.")

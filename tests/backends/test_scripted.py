@@ -23,7 +23,7 @@ def test_scripted_keeps_its_schedule():
 async def test_scripted_has_a_response_an_attempt():
     backend = sv.ScriptedBackend(["one", "two"], token_size=9)
     assert await said(backend, attempt=2) == ["two"]
-    with pytest.raises(BackendError, match="script for 2"):
+    with pytest.raises(BackendError, match="attempt 3, but the script has 2"):
         await said(backend, attempt=3)
     assert await said(sv.ScriptedBackend("same"), attempt=9) == ["same"]
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import streamval as sv
 from streamval.batch.fingerprint import fingerprint
-from streamval.structured.imported import object_in
+from streamval.requirements.by_name import object_in
 
 MADE = """
 import re
@@ -36,7 +36,7 @@ def made(tmp_path, name, key="sk-11111111", n=10, temperature=0.5):
 
 def told(path):
     code = (
-        "import sys, json; from streamval.structured.imported import object_in; "
+        "import sys, json; from streamval.requirements.by_name import object_in; "
         "from streamval.batch.fingerprint import fingerprint; "
         "print(json.dumps(fingerprint(object_in(sys.argv[1] + ':pipeline'))))"
     )
@@ -103,13 +103,17 @@ def test_a_change_is_noticed_and_named(one, other, part):
 
 
 def test_another_backend_is_noticed_and_what_a_run_changes_is_not():
-    one = sv.Pipeline(sv.ScriptedBackend("Hi."), requirements=[sv.NoRepetition()])
+    one = sv.Pipeline(sv.ScriptedBackend("Hi."), requirements=[sv.requirements.NoRepetition()])
     before = fingerprint(one)
     assert one.run_sync("x").success
     assert fingerprint(one) == before
-    other = sv.Pipeline(sv.LocalBackend(max_tokens=9), requirements=[sv.NoRepetition()])
+    other = sv.Pipeline(
+        sv.LocalBackend(max_tokens=9), requirements=[sv.requirements.NoRepetition()]
+    )
     assert changed(one, other) == ["the backend"]
-    more = sv.Pipeline(sv.LocalBackend(max_tokens=10), requirements=[sv.NoRepetition()])
+    more = sv.Pipeline(
+        sv.LocalBackend(max_tokens=10), requirements=[sv.requirements.NoRepetition()]
+    )
     assert changed(more, other) == ["the backend"]
 
 
@@ -146,7 +150,7 @@ def check(text):
     return later(text)
 
 rules = [
-    sv.matches(City), sv.valid_json(), sv.word_limit(at_most=9), sv.NoRepetition(), sv.NoLoop(),
+    sv.matches(City), sv.valid_json(), sv.word_limit(at_most=9), sv.requirements.NoRepetition(), sv.NoLoop(),
     sv.no_secrets(), sv.no_personal_data(), sv.language("en"), sv.finished(), sv.valid_python(),
     sv.readable_markdown(), sv.forbidden_pattern("x"), sv.forbidden_words(["x", "y"]),
     sv.required_words(["x"]), sv.allowed_hosts(["example.org"]), sv.req("Be polite."),
@@ -245,3 +249,13 @@ def test_names_that_only_look_like_keys_count():
     assert changed(pipeline(requirements=[one]), pipeline(requirements=[other])) == [
         "requirement 1"
     ]
+
+
+def test_a_function_without_source_counts_by_its_instructions():
+    def of(source):
+        return fingerprint(
+            sv.Pipeline(sv.ScriptedBackend("x"), requirements=[sv.stream_check(eval(source))])
+        )
+
+    assert of("lambda t: 'a' in t") == of("lambda t: 'a' in t") != of("lambda t: 'b' in t")
+    assert of("lambda t: [c for c in t if c == 'a']") != of("lambda t: [c for c in t if c == 'b']")

@@ -13,7 +13,7 @@ from streamval.errors import UsageError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` tests it")
 
-from streamval.batch.named import pipeline_named  # noqa: E402
+from streamval.batch.pipeline_by_name import pipeline_named  # noqa: E402
 from streamval.batch.ray import ValidateRows, on_cluster  # noqa: E402
 
 MADE = """
@@ -102,10 +102,10 @@ async def test_a_job_on_a_cluster_outlives_its_workers(tmp_path, made):
             first = int(asked(tmp_path)[0][0])
             asyncio.get_running_loop().call_later(0.4, os.kill, first, signal.SIGKILL)
 
-    async with pipeline_named(place, None) as pipeline:
-        job = Job(rows, out, fingerprint(pipeline), on_event=watch, task_limit=8)
-        async with on_cluster(place) as answers:
-            result = await job.run(answers)
+    pipeline = pipeline_named(place)
+    job = Job(rows, out, fingerprint(pipeline), on_event=watch, task_limit=8)
+    async with on_cluster(place) as answers:
+        result = await job.run(answers)
     assert result.success
     results = [json.loads(line) for line in out.read_text().splitlines()]
     assert [one["id"] for one in results] == [f"r{n}" for n in range(60)]

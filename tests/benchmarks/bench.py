@@ -425,10 +425,7 @@ def main():
         def there(command=command):
             return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-        ours, theirs = in_turn(
-            there,
-            lambda: mellea("token_cost", 12_000, 5),
-        )
+        ours, theirs = in_turn(there, lambda: mellea("token_cost", 12_000, 5))
         version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True)
         row(
             f"coroutine functions on {version.stdout.strip()}, mellea on 3.11",

@@ -27,7 +27,7 @@ PROMPTS = [
 ]
 
 RULES = {
-    "no sentence twice, no loops": lambda: [sv.NoRepetition(), sv.NoLoop()],
+    "no sentence twice, no loops": lambda: [sv.requirements.NoRepetition(), sv.NoLoop()],
     "no digits, no questions": lambda: [
         sv.forbidden_pattern(r"\d", "no digits"),
         sv.forbidden_pattern(r"\?", "no questions"),
@@ -106,7 +106,7 @@ async def judge_agreement(backend):
     agreed = nonsense = said_yes = 0
     for description, text, expected in CASES:
         requirement = sv.Requirement(description)
-        result = await requirement.validate(backend, sv.Context().with_output(text))
+        result = await requirement.validate(backend, sv.types.Context().with_output(text))
         agreed += bool(result) is expected
         nonsense += result.error is not None
         said_yes += bool(result)

@@ -48,6 +48,6 @@ def test_finer():
 
 def test_names_for_events():
     assert [describe_chunking(c) for c in ("word", None, WordChunker, WordChunker(), Bars())] == [
-        *("word", "delta", "WordChunker", "WordChunker", "Bars"),
+        *("word", "delta", "WordChunker", "WordChunker", "Bars")
     ]
     assert isinstance(start_chunker(None), DeltaChunker)

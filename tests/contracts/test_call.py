@@ -5,9 +5,7 @@ import json
 from typing import Annotated
 
 import pytest
-from pydantic import (
-    AfterValidator,
-)
+from pydantic import AfterValidator
 
 import streamval as sv
 from streamval import Expression, LLMDataModel, contract

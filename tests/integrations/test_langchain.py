@@ -26,7 +26,7 @@ async def test_in_a_chain_only_judged_text_arrives():
     pieces = [piece async for piece in chain.astream({"what": "it"})]
     assert "".join(pieces) == "Good."
     assert backend.closed == 1
-    assert backend.requests[0].messages == (sv.Message("user", "Say it."),)
+    assert backend.requests[0].messages == (sv.types.Message("user", "Say it."),)
 
 
 async def test_what_was_taken_back_is_metadata():
@@ -43,7 +43,7 @@ async def test_what_was_taken_back_is_metadata():
 
 
 async def test_the_messages_and_options_arrive():
-    backend, model = model_of(sv.Delta("Good.", sv.Usage(7, 1, source="backend"), "stop"))
+    backend, model = model_of(sv.Delta("Good.", sv.types.Usage(7, 1, source="backend"), "stop"))
     conversation = [
         SystemMessage("Be brief."),
         HumanMessage("Hi"),

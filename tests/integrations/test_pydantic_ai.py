@@ -22,7 +22,7 @@ async def test_an_agent_gets_judged_text_and_its_conversation_arrives():
     assert first.usage.output_tokens == 2
     await agent.run("Go on.", message_history=first.all_messages())
     assert [turn.role for turn in backend.requests[1].messages] == [
-        *("system", "user", "assistant", "user"),
+        *("system", "user", "assistant", "user")
     ]
 
 

@@ -51,7 +51,7 @@ def test_max_concurrency_overlaps_and_the_checks_stay_in_order():
     async def main(concurrency):
         order = []
         observable = reactivex.from_iterable(WORDS).pipe(
-            fan_out([Judge(judge, max_concurrency=concurrency)]),
+            fan_out([Judge(judge, max_concurrency=concurrency)])
         )
         async for verdict in bridge.iterate(observable):
             order.append(verdict.chunk.text)

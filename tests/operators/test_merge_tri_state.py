@@ -4,10 +4,9 @@ import pytest
 import reactivex
 from reactivex.testing import ReactiveTest
 
-from streamval import Check, PartialValidationResult, Verdict
-from streamval.operators import (
-    merge_tri_state,
-)
+from streamval import PartialValidationResult
+from streamval.operators import merge_tri_state
+from streamval.validation import Check, Verdict
 from tests.support.operators import c, played
 
 on_next, on_error, on_completed = (

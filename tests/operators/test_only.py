@@ -4,9 +4,7 @@ import reactivex
 from reactivex.testing import ReactiveTest
 
 from streamval.events import ChunkEvent, StreamingDoneEvent, TokenEvent
-from streamval.operators import (
-    only,
-)
+from streamval.operators import only
 from tests.support.operators import played
 
 on_next, on_error, on_completed = (

@@ -4,10 +4,8 @@ import pytest
 import reactivex
 from reactivex.testing import ReactiveTest
 
-from streamval import Check
-from streamval.operators import (
-    release,
-)
+from streamval.operators import release
+from streamval.validation import Check
 from tests.support.operators import c, played, texts
 
 on_next, on_error, on_completed = (

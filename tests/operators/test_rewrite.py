@@ -3,9 +3,7 @@
 from reactivex.testing import ReactiveTest
 
 from streamval import Chunk
-from streamval.operators import (
-    rewrite,
-)
+from streamval.operators import rewrite
 from tests.support.operators import c, played
 
 on_next, on_error, on_completed = (

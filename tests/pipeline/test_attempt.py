@@ -170,9 +170,7 @@ async def test_the_verdict_that_fails_comes_before_its_check_and_a_lane_cut_off_
     hangs = Judge(lambda _: asyncio.sleep(100), "hangs")
     failing = PlainJudge(fails_on("Two."), "failing")
     pipeline = sv.Pipeline(
-        Spoken("One. ", "Two. ", "Three."),
-        requirements=[failing, hangs],
-        emit_verdicts=True,
+        Spoken("One. ", "Two. ", "Three."), requirements=[failing, hangs], emit_verdicts=True
     )
     hangs.verdict = lambda chunk: "pass" if chunk == "One." else asyncio.sleep(100)
     events = await watch(pipeline.start("go"))

@@ -1,8 +1,12 @@
 """Tests of `streamval.pipeline.attempts`."""
 
+from dataclasses import replace
+
 import pytest
 
 import streamval as sv
+from streamval.backends.base import GenerationRequest
+from streamval.types.context import Message
 from tests.support.sources import Judge, Spoken, fails_on, watch
 
 
@@ -29,7 +33,7 @@ async def test_continue_keeps_the_delivered_chunks_and_asks_only_for_the_rest():
     assert (retry.mode, retry.keep_chunks, retry.attempt) == ("continue", 2, 2)
     chunks = [event for event in events if event.type == "chunk"]
     assert [(c.chunk_index, c.text, c.attempt) for c in chunks] == [
-        *((0, "Good one.", 1), (1, "Good two.", 1), (2, "Good three.", 2)),
+        *((0, "Good one.", 1), (1, "Good two.", 1), (2, "Good three.", 2))
     ]
     whole = events[-1].full_text
     assert whole == "Good one. Good two. Good three."
@@ -100,3 +104,20 @@ async def test_an_answer_that_is_only_repeated_ends_there():
     backend = Spoken(["All is well. ", "Help! "], ["All is ", "well."])
     result = await sv.Pipeline(backend, requirements=[calm], retry=sv.Repair(mode="ask")).run("go")
     assert (result.success, result.text) == (True, "All is well.")
+
+
+async def test_attempts_are_counted_whatever_a_repair_or_a_request_says():
+    class SameAgain(sv.Repair):
+        def request(self, first, last, failures, **_):
+            return replace(first, options={"seed": last.attempt})
+
+    never = sv.stream_check(lambda _: False)
+    pipeline = sv.Pipeline(
+        sv.ScriptedBackend("No."), requirements=[never], retry=SameAgain(loop_budget=3)
+    )
+    request = GenerationRequest((Message("user", "x"),), attempt=3)
+    run = pipeline.start_request(request)
+    events = []
+    run.subscribe(events.append)
+    assert len((await run).attempts) == 3
+    assert [event.attempt for event in events if event.type == "retry"] == [2, 3]

@@ -12,15 +12,14 @@ from streamval.pipeline.subscribers import Subscribers
 def test_without_a_subscriber_no_event_is_made():
     emitter = Emitter(Subscribers(Gate()), "run")
     assert not emitter.listening
-    emitter.emit(TokenEvent, text=object())  # which would be refused
+    emitter.emit(TokenEvent, 1, text=object())  # which would be refused
 
 
 def test_an_event_has_the_runs_id_and_the_attempt():
     subscribers, seen = Subscribers(Gate()), []
     subscribers.add(seen.append)
     emitter = Emitter(subscribers, "run")
-    emitter.attempt = 3
-    emitter.emit(TokenEvent, text="Hi")
+    emitter.emit(TokenEvent, 3, text="Hi")
     assert [(event.run_id, event.attempt, event.text) for event in seen] == [("run", 3, "Hi")]
 
 
@@ -28,4 +27,4 @@ def test_fields_are_validated():
     subscribers = Subscribers(Gate())
     subscribers.add(lambda event: None)
     with pytest.raises(ValidationError):
-        Emitter(subscribers, "run").emit(TokenEvent, text=5)
+        Emitter(subscribers, "run").emit(TokenEvent, 1, text=5)

@@ -10,7 +10,7 @@ async def test_attempts_tell_how_it_went():
     result = await sv.Pipeline(backend, requirements=[judge], retry=sv.Repair()).run("go")
     first, second = result.attempts
     assert first.text == "One. Bad. x"
-    assert first.failures == (sv.Failure("judge", "about Bad.", 1, lane=0),)
+    assert first.failures == (sv.types.Failure("judge", "about Bad.", 1, lane=0),)
     assert (second.text, second.failures) == ("Two.", ())
     assert second.validations == (sv.ValidationResult(True),)
     assert result.validations == second.validations
@@ -21,14 +21,14 @@ async def test_tokens_of_thrown_away_attempts_are_counted():
     backend = Spoken(["One. ", "Two. ", "Bad. ", "x"], [" Three", "."], supports_prefix=True)
     judge = Judge(fails_on("Bad."))
     continued = await sv.Pipeline(backend, requirements=[judge], retry=sv.Repair()).run("go")
-    assert continued.usage == sv.Usage(None, 6, 3, 1, "deltas")
+    assert continued.usage == sv.types.Usage(None, 6, 3, 1, "deltas")
     restarted = await sv.Pipeline(
         backend, requirements=[judge], retry=sv.Repair(mode="restart")
     ).run("go")
-    assert restarted.usage == sv.Usage(None, 6, 4, 0, "deltas")
+    assert restarted.usage == sv.types.Usage(None, 6, 4, 0, "deltas")
     assert [attempt.usage.discarded_tokens for attempt in restarted.attempts] == [4, 0]
 
 
 async def test_what_the_backend_reports_counts():
-    backend = Spoken("One.", sv.Delta("", usage=sv.Usage(9, 30, source="backend")))
-    assert (await sv.Pipeline(backend).run("go")).usage == sv.Usage(9, 30, 0, 0, "backend")
+    backend = Spoken("One.", sv.Delta("", usage=sv.types.Usage(9, 30, source="backend")))
+    assert (await sv.Pipeline(backend).run("go")).usage == sv.types.Usage(9, 30, 0, 0, "backend")

@@ -14,7 +14,7 @@ from tests.support.virtual_time import run_virtually
 async def test_a_pipeline_judges_by_the_requirements_of_its_repair():
     never = sv.req("never", lambda ctx: False)
     for strategy in (
-        sv.RejectionSamplingStrategy(requirements=[never]),
+        sv.session.RejectionSamplingStrategy(requirements=[never]),
         sv.Repair(requirements=[never]),
     ):
         assert not (await sv.Pipeline(Spoken("x"), retry=strategy).run("go")).success
@@ -74,9 +74,9 @@ async def test_prompts_and_options_reach_the_backend():
     backend = Spoken("One.")
     backend.options = {"temperature": 0.1, "seed": 1}
     pipeline = sv.Pipeline(backend, options={"seed": 2, "top_p": 0.5})
-    await pipeline.run([{"role": "system", "content": "S"}, sv.Message("user", "U")], seed=3)
+    await pipeline.run([{"role": "system", "content": "S"}, sv.types.Message("user", "U")], seed=3)
     request = backend.requests[0]
-    assert request.messages == (sv.Message("system", "S"), sv.Message("user", "U"))
+    assert request.messages == (sv.types.Message("system", "S"), sv.types.Message("user", "U"))
     assert request.options == {"temperature": 0.1, "seed": 3, "top_p": 0.5}
 
 
@@ -130,7 +130,7 @@ async def test_map_may_return_exceptions_and_tells_how_far_it_is():
     assert [prompt for prompt, _ in results] == ["One.", "bad", "Two!"]
     assert isinstance(results[1][1], LookupError)
     assert [(p.done, p.total, p.valid, p.invalid, p.raised) for p in seen] == [
-        *((1, 3, 1, 0, 0), (2, 3, 1, 0, 1), (3, 3, 1, 1, 1)),
+        *((1, 3, 1, 0, 0), (2, 3, 1, 0, 1), (3, 3, 1, 1, 1))
     ]
     with pytest.raises(LookupError):
         [pair async for pair in pipeline.map(["bad"])]

@@ -10,7 +10,7 @@ from streamval.errors import UsageError
 from streamval.types.context import Message
 from tests.support.sources import Judge, Spoken, fails_on
 
-FAILURES = [sv.Failure("be calm", "it shouts", 2), sv.Failure("be {short}")]
+FAILURES = [sv.types.Failure("be calm", "it shouts", 2), sv.types.Failure("be {short}")]
 
 
 def request(**options):
@@ -38,11 +38,7 @@ def test_a_new_attempt_never_replays_the_last_one():
     options = request(seed=7, temperature=0, max_tokens=5)
     assert sv.Repair().request(
         options, replace(options, attempt=2), FAILURES, prefix="pre"
-    ).options == {
-        "seed": 9,
-        "temperature": 0.7,
-        "max_tokens": 5,
-    }
+    ).options == {"seed": 9, "temperature": 0.7, "max_tokens": 5}
     assert sv.Repair().request(request(temperature=0.2), request(), []).options == {
         "temperature": 0.2
     }

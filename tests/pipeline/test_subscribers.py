@@ -6,10 +6,7 @@ import pytest
 
 import streamval as sv
 from streamval import bridge
-from streamval.errors import (
-    RunError,
-    UsageError,
-)
+from streamval.errors import RunError, UsageError
 from tests.support.sources import Judge, Spoken, types
 
 

@@ -50,7 +50,7 @@ def test_simple_validate_refuses_what_is_no_answer(answer):
 
 
 def test_simple_validate_fails_where_there_is_no_output():
-    verdict = sv.simple_validate(lambda text: True)(sv.Context())
+    verdict = sv.simple_validate(lambda text: True)(sv.types.Context())
     assert not verdict
     assert verdict.reason == "there is no output"
 

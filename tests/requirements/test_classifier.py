@@ -108,7 +108,7 @@ async def test_what_it_raises_ends_the_run_or_counts_as_on_error_says():
         await run_of(sv.classifier(broken, refuse={"rude"}), "One.")
     judge = sv.classifier(broken, refuse={"rude"}, on_error="fail")
     assert not (await run_of(judge, "One.")).success
-    with pytest.raises(ValidatorError, match="answered 0 for 1"):
+    with pytest.raises(ValidatorError, match="gave 0 answers for 1"):
         await run_of(sv.classifier(lambda _: [], refuse={"rude"}, batched=True), "One.")
 
 

@@ -14,7 +14,7 @@ from tests.support.voice import speech
 
 
 async def test_what_is_checked_only_is_in_no_prompt_where_a_model_judges():
-    for strategy in (sv.RepairTemplateStrategy(), sv.MultiTurnStrategy()):
+    for strategy in (sv.session.RepairTemplateStrategy(), sv.session.MultiTurnStrategy()):
         backend = Spoken("purple. ")
         await sv.start_session(backend).ainstruct(
             "Write.",
@@ -29,14 +29,14 @@ async def test_what_is_checked_only_is_in_no_prompt_where_a_model_judges():
 
 async def test_a_no_that_mentions_a_yes_is_a_no():
     judge = sv.IterableBackend(lambda prompt: ["No. I would say yes if it were kinder."])
-    result = await sv.req("be kind").validate(judge, sv.Context().with_output("Go."))
+    result = await sv.req("be kind").validate(judge, sv.types.Context().with_output("Go."))
     assert not result
     assert "kinder" in result.reason
 
 
 async def test_a_judge_can_be_asked_about_a_lone_surrogate():
     judge = sv.IterableBackend(lambda prompt: ["yes"])
-    assert await sv.req("be kind").validate(judge, sv.Context().with_output("a\ud800b"))
+    assert await sv.req("be kind").validate(judge, sv.types.Context().with_output("a\ud800b"))
 
 
 async def test_a_judge_that_reads_is_not_asked_about_sound():
@@ -48,12 +48,14 @@ async def test_a_judge_that_reads_is_not_asked_about_sound():
 
 async def judged(requirement, text, answer, **options):
     backend = Answers(lambda _: answer)
-    return await requirement.validate(backend, sv.Context().with_output(text), **options), backend
+    return await requirement.validate(
+        backend, sv.types.Context().with_output(text), **options
+    ), backend
 
 
 def test_a_requirement_is_a_component_inside_of_validate():
     requirement = sv.req("be kind")
-    assert isinstance(requirement, sv.Component)
+    assert isinstance(requirement, sv.types.Component)
     assert requirement.parts() == []
     with pytest.raises(RunError, match=r"validate\(\)"):
         requirement.format_for_llm()
@@ -63,7 +65,9 @@ async def test_a_requirement_can_ask_in_its_own_words():
     class Mine(sv.Requirement):
         def format_for_llm(self):
             words = super().format_for_llm()
-            return sv.TemplateRepresentation(self, words.args, "{{output}} -- {{description}}?")
+            return sv.types.TemplateRepresentation(
+                self, words.args, "{{output}} -- {{description}}?"
+            )
 
     _, backend = await judged(Mine("kind"), "Hello.", ["yes"])
     assert backend.requests[0].messages[0].content == "Hello. -- kind?"
@@ -187,7 +191,7 @@ async def test_the_judged_text_is_kept_apart_from_the_instruction():
     + [("no", False), ("", False), ("yesterday", False), ("y and n", False), ("maybe", False)],
 )
 def test_default_output_to_bool(answer, passed):
-    assert sv.default_output_to_bool(answer) is passed
+    assert sv.requirements.default_output_to_bool(answer) is passed
 
 
 async def test_a_requirement_that_nobody_can_judge_says_so():

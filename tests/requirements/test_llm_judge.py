@@ -76,8 +76,8 @@ ADAPTERS = {"requirement_check": {"lora": [{"id": 0, "scale": 1.0}]}}
 )
 async def test_an_adapters_likelihood(answer, passed, score):
     backend = Answers(lambda _: [json.dumps(answer)], adapters=ADAPTERS)
-    ctx = sv.Context().add("Say hello.").with_output("Hello.")
-    result = await sv.ALoraRequirement("be kind").validate(backend, ctx)
+    ctx = sv.types.Context().add("Say hello.").with_output("Hello.")
+    result = await sv.requirements.ALoraRequirement("be kind").validate(backend, ctx)
     assert (bool(result), result.score) == (passed, score)
     asked = backend.requests[0]
     assert asked.options["lora"] == [{"id": 0, "scale": 1.0}]
@@ -92,14 +92,16 @@ async def test_an_adapters_likelihood(answer, passed, score):
 async def test_a_malformed_adapter_answer_is_an_error(answer):
     backend = Answers(lambda _: [answer], adapters=ADAPTERS)
     with pytest.raises(ValidatorError, match="likelihood from 0 to 1"):
-        await sv.ALoraRequirement("be kind").validate(backend, sv.Context().with_output("Hi."))
+        await sv.requirements.ALoraRequirement("be kind").validate(
+            backend, sv.types.Context().with_output("Hi.")
+        )
 
 
 async def test_without_the_adapter_the_judge_is_asked_with_a_warning():
     backend = Answers(lambda _: ["no"])
     with pytest.warns(UserWarning, match="no adapter 'requirement_check'"):
-        result = await sv.ALoraRequirement("be kind").validate(
-            backend, sv.Context().with_output("Hi.")
+        result = await sv.requirements.ALoraRequirement("be kind").validate(
+            backend, sv.types.Context().with_output("Hi.")
         )
     assert not result
     assert backend.asked == ["Hi."]
@@ -123,8 +125,8 @@ async def test_litellm_asks_the_adapter_of_a_real_server(how, asked):
             "openai/fine", api_base=server.url, api_key="sk-x", adapters={"requirement_check": how}
         )
         with pytest.raises(ValidatorError, match="likelihood"):  # the server only counts
-            await sv.ALoraRequirement("be kind").validate(
-                backend, sv.Context().with_output("Hello.")
+            await sv.requirements.ALoraRequirement("be kind").validate(
+                backend, sv.types.Context().with_output("Hello.")
             )
     body = server.requests[0].body
     assert {name: body[name] for name in asked} == asked
@@ -133,4 +135,4 @@ async def test_litellm_asks_the_adapter_of_a_real_server(how, asked):
 
 def test_an_adapter_needs_a_description():
     with pytest.raises(UsageError, match="description"):
-        sv.ALoraRequirement("")
+        sv.requirements.ALoraRequirement("")

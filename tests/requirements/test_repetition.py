@@ -5,14 +5,7 @@ import pytest
 import streamval as sv
 from streamval import requirements as reqs
 from streamval.errors import UsageError
-from tests.support.requirements import (
-    failing,
-    on_the_whole,
-    passing,
-    run_of,
-    streamed,
-    whole,
-)
+from tests.support.requirements import failing, on_the_whole, passing, run_of, streamed, whole
 
 
 @pytest.mark.parametrize(
@@ -24,7 +17,7 @@ from tests.support.requirements import (
     ],
 )
 async def test_what_counts_as_the_same(text, success):
-    assert (await run_of(sv.NoRepetition(), text)).success is success
+    assert (await run_of(reqs.NoRepetition(), text)).success is success
 
 
 async def test_a_loop_is_cut_in_the_middle_of_its_sentence():
@@ -65,3 +58,19 @@ async def test_no_repetition():
     )
     again = await reqs.NoRepetition().validate(None, whole("It is so. It is so."))
     assert not again
+
+
+@pytest.mark.parametrize("chunking", ["word", None, "sentence"])
+async def test_repeated_sentences_fail_however_the_pipeline_cuts(chunking):
+    backend = sv.ScriptedBackend("I like the sea. I like the sea.", token_size=3)
+    pipeline = sv.Pipeline(
+        backend, requirements=[sv.requirements.NoRepetition()], chunking=chunking
+    )
+    assert not (await pipeline.run("x")).success
+
+
+@pytest.mark.parametrize(("times", "success"), [(2, True), (4, False)])
+async def test_a_loop_in_deltas_that_cut_words_is_found_at_the_end(times, success):
+    backend = sv.ScriptedBackend("round and round we go " * times, token_size=3)
+    pipeline = sv.Pipeline(backend, requirements=[sv.NoLoop(chunking=None)], chunking=None)
+    assert (await pipeline.run("x")).success is success

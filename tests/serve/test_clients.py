@@ -8,7 +8,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from streamval.serve.wire import REFUSAL
+from streamval.serve.exchange import REFUSAL
 from tests.support.gateway import gateway
 from tests.support.node_clients import NoNode, installed
 from tests.support.upstream import frame, upstream, words

@@ -104,7 +104,7 @@ async def test_a_client_that_goes_closes_the_upstream():
             asking.cancel()
             await asyncio.wait([asking])
         await asyncio.wait_for(behind.requests[1].gone.wait(), 10)
-        assert serving.places.running == 0
+        assert serving.limiter.running == 0
 
 
 async def test_a_broken_rule_closes_the_upstream():
@@ -135,7 +135,7 @@ async def test_more_than_may_wait_are_refused_and_nobody_is_forgotten():
         refused = next(answer for answer in answers if answer.status_code == 429)
         assert int(refused.headers["retry-after"]) >= 1
         assert len(behind.requests) == 5
-        assert (serving.places.running, serving.places.waiting) == (0, 0)
+        assert (serving.limiter.running, serving.limiter.waiting) == (0, 0)
 
 
 async def test_a_body_that_never_comes_is_given_up(monkeypatch):
@@ -247,7 +247,7 @@ async def test_a_client_that_reads_nothing_keeps_neither_its_place_nor_its_upstr
             while not behind.requests:
                 await asyncio.sleep(0.01)
             await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
-            while serving.places.running:
+            while serving.limiter.running:
                 await asyncio.sleep(0.01)
 
 
@@ -266,7 +266,7 @@ async def test_who_reads_nothing_is_not_waited_for_with_the_news_of_a_failure(mo
             client.sendall(head.encode() + body)
             while not behind.requests:
                 await asyncio.sleep(0.01)
-            while serving.places.running:
+            while serving.limiter.running:
                 await asyncio.sleep(0.01)
 
 
@@ -281,7 +281,7 @@ async def test_requests_that_wait_are_refused_when_the_server_is_told_to_stop():
         asking = [
             asyncio.ensure_future(client.post("/v1/chat/completions", json=body)) for _ in range(4)
         ]
-        while not behind.requests or serving.places.waiting < 3:
+        while not behind.requests or serving.limiter.waiting < 3:
             await asyncio.sleep(0.01)
         serving.drain()
         answers = await asyncio.gather(*asking)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from streamval.serve.configuration import ServedModel
 from streamval.serve.exchange import Exchange
-from streamval.serve.wire import asked
+from streamval.wire.openai_chat import read_request
 from tests.support.virtual_time import run_virtually
 from tests.view.test_run_view import a_pipeline
 
@@ -49,7 +49,7 @@ def test_what_is_sent_is_what_stands(dice, stream, release):
         exchange = Exchange(client.send, "id")
         model = ServedModel(upstream="u", release=release)
         exchange.begin(
-            asked(json.dumps(body).encode(), "chat"), run, None, model, wants_events=False
+            read_request(json.dumps(body).encode()), run, None, model, wants_events=False
         )
         try:
             async with run:
@@ -95,7 +95,7 @@ def test_the_dice_make_all_outcomes():
             body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream": True}
             run, client = a_pipeline(random.Random(seed)).start("go"), Client()
             exchange = Exchange(client.send, "id")
-            made = asked(json.dumps(body).encode(), "chat")
+            made = read_request(json.dumps(body).encode())
             exchange.begin(made, run, None, ServedModel(upstream="u"), wants_events=True)
             try:
                 async with run:

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from streamval.serve.wire import REFUSAL
+from streamval.serve.exchange import REFUSAL
 from tests.support.gateway import ASK, chat, client_of, gateway
 from tests.support.upstream import frame, upstream, words
 

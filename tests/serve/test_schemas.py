@@ -5,8 +5,8 @@ import json
 import openai
 import pytest
 
+from streamval.errors import RequestError
 from streamval.serve.schemas import format_of
-from streamval.serve.wire import BadRequestError
 from tests.support.gateway import gateway
 from tests.support.upstream import upstream
 
@@ -52,5 +52,5 @@ def test_what_is_no_format_is_refused():
         {"type": "json_schema"},
         {"type": "json_schema", "json_schema": {"schema": 7}},
     ):
-        with pytest.raises(BadRequestError):
+        with pytest.raises(RequestError):
             format_of(wrong)

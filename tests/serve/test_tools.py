@@ -8,9 +8,10 @@ import httpx
 import openai
 import pytest
 
+from streamval.errors import RequestError
+from streamval.serve.exchange import REFUSAL
 from streamval.serve.schemas import format_of
 from streamval.serve.tools import complaint, validators_of
-from streamval.serve.wire import REFUSAL, BadRequestError
 from tests.support.gateway import gateway
 from tests.support.upstream import frame, upstream
 
@@ -215,7 +216,7 @@ async def test_a_repair_makes_it_valid():
     ],
 )
 def test_tools_that_are_none_are_refused(tools):
-    with pytest.raises(BadRequestError):
+    with pytest.raises(RequestError):
         validators_of(tools)
 
 
@@ -265,9 +266,9 @@ TWICE = {
 )
 def test_a_schema_that_could_stop_the_server_is_refused(schema):
     before = time.process_time()
-    with pytest.raises(BadRequestError):
+    with pytest.raises(RequestError):
         validators_of([{"type": "function", "function": {"name": "x", "parameters": schema}}])
-    with pytest.raises(BadRequestError):
+    with pytest.raises(RequestError):
         format_of({"type": "json_schema", "json_schema": {"schema": schema}})
     assert time.process_time() - before < 10
 

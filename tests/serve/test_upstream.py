@@ -10,8 +10,8 @@ from streamval.backends.base import GenerationRequest
 from streamval.errors import RateLimitError, StreamBrokenError
 from streamval.serve.endpoints import endpoint_of
 from streamval.serve.upstream import IMPOSSIBLE, MAX_CALLS, Upstream, merged
-from streamval.serve.wire import asked
 from streamval.types.context import Message
+from streamval.wire.openai_chat import read_request
 from tests.support.gateway import ASK, FILE, gateway
 from tests.support.upstream import frame, upstream, words
 
@@ -50,7 +50,7 @@ async def spoken(script, **options):
             Upstream(model="openai/m", api_base=behind.url, api_key="sk-12345678")
         )
         body = json.dumps({"model": "m", "messages": ASK, **options}).encode()
-        made = asked(body, "chat")
+        made = read_request(body)
         relay = endpoint.relay(made)
         try:
             request = GenerationRequest(made.turns, options=made.options)

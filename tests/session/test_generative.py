@@ -97,11 +97,11 @@ def test_requirements_that_are_never_met_leave_the_result_with_a_warning():
         assert sentiment(says("positive", "positive"), text="x", requirements=[never]) == "positive"
 
 
-@pytest.mark.parametrize("strategy", [None, sv.RejectionSamplingStrategy()])
+@pytest.mark.parametrize("strategy", [None, sv.session.RejectionSamplingStrategy()])
 def test_preconditions_hold_with_and_without_a_strategy(strategy):
     m = says("positive")
     polite = sv.req("polite", lambda ctx: True)
-    with pytest.raises(sv.PreconditionException, match="short: 30 is long") as raised:
+    with pytest.raises(sv.errors.PreconditionException, match="short: 30 is long") as raised:
         sentiment(m, text="x" * 30, precondition_requirements=[polite, short], strategy=strategy)
     assert [v.reason for v in raised.value.validation] == ["30 is long"]
     assert m.backend.opened == 0
@@ -153,14 +153,14 @@ async def test_requirements_and_preconditions_of_a_generative_function_keep_noth
         m = sv.start_session(Spoken('{"result": "rude"}'))
         with pytest.warns(UserWarning, match="no please"):
             await letter(m, name="Ann", requirements=[requirement])
-        with pytest.raises(sv.PreconditionException):
+        with pytest.raises(sv.errors.PreconditionException):
             await letter(m, name="Ann", precondition_requirements=[precondition])
 
 
 async def test_those_of_a_generative_function_judge_the_result():
     three = sv.req("3 long", sv.simple_validate(lambda text: (len(text) == 3, f"it is {text!r}")))
     m = sv.start_session(Spoken('{"result": "abc"}'))
-    strategy = sv.RejectionSamplingStrategy(requirements=[three])
+    strategy = sv.session.RejectionSamplingStrategy(requirements=[three])
     assert await letter(m, name="x", strategy=strategy) == "abc"
 
 

@@ -22,7 +22,7 @@ def prompts(backend):
 
 async def test_loop_budget_counts_attempts_in_all():
     backend = Spoken(["a"], ["b"], ["c"], ["d"])
-    result = await sampled(backend, sv.RejectionSamplingStrategy(loop_budget=3), whole("z"))
+    result = await sampled(backend, sv.session.RejectionSamplingStrategy(loop_budget=3), whole("z"))
     assert not result.success
     assert [str(sample) for sample in result.sample_generations] == ["a", "b", "c"]
     assert backend.opened == 3
@@ -30,7 +30,9 @@ async def test_loop_budget_counts_attempts_in_all():
 
 async def test_the_valid_sample_is_the_result():
     requirement = whole("b")
-    result = await sampled(Spoken(["a"], ["b"]), sv.RejectionSamplingStrategy(), requirement)
+    result = await sampled(
+        Spoken(["a"], ["b"]), sv.session.RejectionSamplingStrategy(), requirement
+    )
     assert (result.success, str(result.result), result.result_index) == (True, "b", 1)
     assert [[bool(v) for _, v in sample] for sample in result.sample_validations] == [
         [False],
@@ -46,7 +48,9 @@ async def test_the_valid_sample_is_the_result():
 async def test_without_a_valid_one_the_least_bad_and_latest_is_the_result():
     requirements = [whole("x"), whole("y"), whole("z")]
     backend = Spoken(["x y"], ["x z"], ["x"])
-    result = await sampled(backend, sv.RejectionSamplingStrategy(loop_budget=3), *requirements)
+    result = await sampled(
+        backend, sv.session.RejectionSamplingStrategy(loop_budget=3), *requirements
+    )
     assert str(result.result) == "x z"
     assert [bool(v) for _, v in result.result_validations] == [True, False, True]
 
@@ -54,7 +58,7 @@ async def test_without_a_valid_one_the_least_bad_and_latest_is_the_result():
 async def test_an_attempt_that_failed_early_is_a_sample_like_any_other():
     strict, other = Judge(fails_on("Bad."), "strict"), Judge("pass", "other")
     backend = Spoken(["Good. ", "Bad. ", "More."], ["Good. Fine."])
-    result = await sampled(backend, sv.RejectionSamplingStrategy(), other, strict)
+    result = await sampled(backend, sv.session.RejectionSamplingStrategy(), other, strict)
     assert result.success
     first, second = result.sample_generations
     assert (str(first), first.generation.cancelled) == ("Good. Bad. More.", True)
@@ -65,7 +69,7 @@ async def test_an_attempt_that_failed_early_is_a_sample_like_any_other():
 
 async def test_rejection_asks_the_same_again():
     backend = Spoken(["a"], ["b"])
-    await sampled(backend, sv.RejectionSamplingStrategy(), whole("b"))
+    await sampled(backend, sv.session.RejectionSamplingStrategy(), whole("b"))
     first, second = prompts(backend)
     assert first == second
 
@@ -74,7 +78,7 @@ async def test_repair_lists_every_failed_requirement_and_why():
     secret = sv.check("no a", sv.simple_validate(lambda text: ("a" not in text, "it says a")))
     backend = Spoken(["a"], ["x y"])
     result = await sampled(
-        backend, sv.RepairTemplateStrategy(), whole("x", "an x"), whole("y", "a y"), secret
+        backend, sv.session.RepairTemplateStrategy(), whole("x", "an x"), whole("y", "a y"), secret
     )
     assert result.success
     said = prompts(backend)[1]
@@ -84,7 +88,7 @@ async def test_repair_lists_every_failed_requirement_and_why():
 
 async def test_multi_turn_keeps_what_was_said_and_what_was_wrong_with_it():
     backend = Spoken(["a"], ["b"], ["c"])
-    await sampled(backend, sv.MultiTurnStrategy(loop_budget=3), whole("z", "a z"))
+    await sampled(backend, sv.session.MultiTurnStrategy(loop_budget=3), whole("z", "a z"))
     turns = [turn.role for turn in backend.requests[2].messages]
     assert turns == ["user", "assistant", "user", "assistant", "user"]
     contents = [turn.content for turn in backend.requests[2].messages]
@@ -93,14 +97,16 @@ async def test_multi_turn_keeps_what_was_said_and_what_was_wrong_with_it():
 
 
 async def test_the_strategys_requirements_take_the_place_of_the_instructions():
-    strategy = sv.RejectionSamplingStrategy(requirements=[whole("a")])
+    strategy = sv.session.RejectionSamplingStrategy(requirements=[whole("a")])
     result = await sampled(Spoken(["a"]), strategy, whole("z"))
     assert result.success
 
 
 async def test_a_strategy_is_a_repair_and_a_repair_is_a_strategy():
     backend = Spoken(["a"], ["b"])
-    pipeline = sv.Pipeline(backend, requirements=[whole("b")], retry=sv.RejectionSamplingStrategy())
+    pipeline = sv.Pipeline(
+        backend, requirements=[whole("b")], retry=sv.session.RejectionSamplingStrategy()
+    )
     assert (await pipeline.run("go")).success
     continuing = Spoken(["Good. ", "Bad. "], [" Fine."], supports_prefix=True)
     result = await sampled(continuing, sv.Repair(), Judge(fails_on("Bad.")))
@@ -110,7 +116,11 @@ async def test_a_strategy_is_a_repair_and_a_repair_is_a_strategy():
 
 @pytest.mark.parametrize(
     "kind",
-    [sv.RejectionSamplingStrategy, sv.RepairTemplateStrategy, sv.MultiTurnStrategy],
+    [
+        sv.session.RejectionSamplingStrategy,
+        sv.session.RepairTemplateStrategy,
+        sv.session.MultiTurnStrategy,
+    ],
 )
 def test_a_budget_below_one_is_refused(kind):
     with pytest.raises(ValueError, match="at least 1"):

@@ -66,10 +66,7 @@ async def test_stream_instruct_gives_events():
 async def test_without_a_strategy_there_is_one_attempt_judged_like_any():
     backend = Spoken("Bad. ")
     result = await sv.start_session(backend).ainstruct(
-        "Go.",
-        requirements=[Judge(fails_on("Bad."))],
-        strategy=None,
-        return_sampling_results=True,
+        "Go.", requirements=[Judge(fails_on("Bad."))], strategy=None, return_sampling_results=True
     )
     assert not result.success
     assert backend.opened == 1
@@ -85,7 +82,7 @@ async def test_the_schema_reaches_the_backend():
 
 
 async def test_a_simple_context_forgets_and_a_chat_context_remembers():
-    for ctx, seen in ((None, ["Two?"]), (sv.ChatContext(), ["One?", "x", "Two?"])):
+    for ctx, seen in ((None, ["Two?"]), (sv.types.ChatContext(), ["One?", "x", "Two?"])):
         backend = Spoken("x")
         m = sv.start_session(backend, ctx)
         await m.ainstruct("One?")
@@ -101,8 +98,8 @@ async def test_what_is_remembered_of_a_failure_is_what_is_returned():
 
 
 async def test_chat_gives_a_message():
-    m = sv.start_session(Spoken("Hello."), sv.ChatContext())
-    assert await m.achat("Hi") == sv.Message("assistant", "Hello.")
+    m = sv.start_session(Spoken("Hello."), sv.types.ChatContext())
+    assert await m.achat("Hi") == sv.types.Message("assistant", "Hello.")
 
 
 async def test_validate_judges_the_last_output_or_another():
@@ -116,7 +113,7 @@ async def test_validate_judges_the_last_output_or_another():
         "judged not to meet: be kind",
     ]
     assert (await m.avalidate(short, output="abc"))[0]
-    thunk, _ = await m.backend.generate_from_context("go", sv.Context())
+    thunk, _ = await m.backend.generate_from_context("go", sv.types.Context())
     assert not (await m.avalidate(short, output=thunk))[0]
 
 
@@ -132,7 +129,7 @@ async def test_stall_timeout_is_a_model_option():
 
 
 def script():
-    m = sv.start_session(Spoken("Hello."), sv.ChatContext())
+    m = sv.start_session(Spoken("Hello."), sv.types.ChatContext())
     return str(m.instruct("Hi.")), m.chat("Again.").content, bool(m.validate(lowercase)[0])
 
 
@@ -187,14 +184,14 @@ def says_please(**options):
 
 async def test_validate_gives_the_same_verdict_each_time():
     m = sv.start_session(Spoken("x"))
-    for requirement in (says_please(), sv.NoRepetition()):
+    for requirement in (says_please(), sv.requirements.NoRepetition()):
         text = "It is rude. It is rude."
         verdicts = [bool((await m.avalidate(requirement, output=text))[0]) for _ in range(3)]
         assert verdicts == [False] * 3
 
 
 async def test_a_run_that_breaks_leaves_no_empty_turn():
-    m = sv.start_session(Spoken(sv.errors.StreamBrokenError("gone")), sv.ChatContext())
+    m = sv.start_session(Spoken(sv.errors.StreamBrokenError("gone")), sv.types.ChatContext())
     with pytest.raises(sv.errors.StreamBrokenError):
         await m.stream_instruct("Go.")
     assert m.ctx.messages == ()

@@ -11,7 +11,7 @@ from tests.support.sources import Judge, Spoken, fails_on, types
 
 async def started(*deltas, **options):
     backend = Spoken(*deltas)
-    result = await sv.stream_with_chunking("go", backend, sv.SimpleContext(), **options)
+    result = await sv.stream_with_chunking("go", backend, sv.types.SimpleContext(), **options)
     return backend, result
 
 
@@ -160,13 +160,15 @@ async def test_a_copy_that_raises_does_so_before_anything_is_generated():
 
     backend = Spoken("One.")
     with pytest.raises(LookupError, match="no copies"):
-        await sv.stream_with_chunking("go", backend, sv.Context(), requirements=[Uncopyable("x")])
+        await sv.stream_with_chunking(
+            "go", backend, sv.types.Context(), requirements=[Uncopyable("x")]
+        )
     assert backend.opened == 0
 
 
 async def test_an_output_on_its_way_can_be_judged_and_a_computed_one_cannot():
     backend = Spoken("One. Two. ", "Three.")
-    thunk, ctx = await backend.generate_from_context("go", sv.Context())
+    thunk, ctx = await backend.generate_from_context("go", sv.types.Context())
     result = await sv.stream_with_chunking(thunk, backend, ctx)
     assert await all_of(result.astream()) == ["One.", "Two.", "Three."]
     assert thunk.value == "One. Two. Three."
@@ -183,7 +185,7 @@ async def test_the_conversation_reaches_backend_and_requirements():
             return sv.ValidationResult(True)
 
     backend = Spoken("One.")
-    ctx = sv.ChatContext().add("before")
+    ctx = sv.types.ChatContext().add("before")
     result = await sv.stream_with_chunking("now", backend, ctx, requirements=[Looks()])
     await result.acomplete()
     assert [turn.content for turn in backend.requests[0].messages] == ["before", "now"]
@@ -212,7 +214,9 @@ async def test_each_requirement_is_copied_once():
             return super().__copy__()
 
     backend = Spoken("One. Two.")
-    result = await sv.stream_with_chunking("go", backend, sv.Context(), requirements=[Counted()])
+    result = await sv.stream_with_chunking(
+        "go", backend, sv.types.Context(), requirements=[Counted()]
+    )
     await result.acomplete()
     assert copies == [0]  # once, and nothing had been asked
 
@@ -232,19 +236,19 @@ class Eager(Spoken):
 async def test_wrong_arguments_are_refused_before_the_backend_is_asked(wrong):
     backend = Eager("One.")
     with pytest.raises((UsageError, TypeError)):
-        await sv.stream_with_chunking("go", backend, sv.Context(), **wrong)
+        await sv.stream_with_chunking("go", backend, sv.types.Context(), **wrong)
     with pytest.raises(UsageError, match="prompt is empty"):
-        await sv.stream_with_chunking(" ", backend, sv.Context())
+        await sv.stream_with_chunking(" ", backend, sv.types.Context())
     assert backend.opened == 0
 
 
 async def test_the_thunk_knows_its_generation():
-    end = sv.Delta("Two.", sv.Usage(7, 3, source="backend"), "length")
+    end = sv.Delta("Two.", sv.types.Usage(7, 3, source="backend"), "length")
     _, result = await started("One. ", end)
     await result.acomplete()
     known = result.as_thunk.generation
     assert (known.model, known.finish_reason, known.cancelled) == ("spoken", "length", False)
-    assert known.usage == sv.Usage(7, 3, source="backend")
+    assert known.usage == sv.types.Usage(7, 3, source="backend")
 
 
 async def test_the_thunk_of_a_failure_knows_that_it_was_cancelled():
@@ -273,7 +277,7 @@ async def test_cancelled_while_it_begins():
             return await super().generate_from_context(action, ctx, **options)
 
     backend = Slow("One. ", asyncio.Event().wait)
-    beginning = asyncio.create_task(sv.stream_with_chunking("go", backend, sv.Context()))
+    beginning = asyncio.create_task(sv.stream_with_chunking("go", backend, sv.types.Context()))
     await asyncio.sleep(0)
     beginning.cancel()
     with pytest.raises(asyncio.CancelledError):

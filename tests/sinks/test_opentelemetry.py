@@ -32,10 +32,7 @@ class Exported:
         self.reader = InMemoryMetricReader()
         meters = MeterProvider([self.reader], shutdown_on_exit=False)
         self.sink = sv.sinks.OpenTelemetry(
-            tracer_provider=self.tracers,
-            meter_provider=meters,
-            logger_provider=loggers,
-            **options,
+            tracer_provider=self.tracers, meter_provider=meters, logger_provider=loggers, **options
         )
 
     @property
@@ -56,7 +53,7 @@ class Exported:
 def repaired(**options):
     backend = Spoken(
         ["Fine. ", "Bad! ", "More ", "of it. ", "And so on."],
-        [" Good.", sv.Delta("", sv.Usage(7, 2, source="backend"), "stop")],
+        [" Good.", sv.Delta("", sv.types.Usage(7, 2, source="backend"), "stop")],
         supports_prefix=True,
     )
     judge = PlainJudge(fails_on("Bad!"), "calm")

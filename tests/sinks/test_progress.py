@@ -23,6 +23,6 @@ async def test_it_shows_how_far_a_map_has_come():
 def test_what_raised_is_told_and_an_unknown_total_is_a_question_mark():
     out = io.StringIO()
     with ProgressBar(RichConsole(file=out, width=120)) as bar:
-        bar(sv.Progress(done=2, raised=1, valid=1))
+        bar(sv.types.Progress(done=2, raised=1, valid=1))
     assert "2/?" in out.getvalue()
     assert "1 valid, 0 failed, 1 errors" in out.getvalue()

@@ -49,7 +49,7 @@ def test_silence_is_broken_by_heartbeats():
         return await frames(sv.Pipeline(Spoken("One. ", 35, "Two.")).start("go"), heartbeat=10)
 
     given, _ = run_virtually(main())
-    assert given.count(": still there\n\n") == 3
+    assert given.count(": ping\n\n") == 3
 
 
 async def test_leaving_early_closes_the_backend():

@@ -9,8 +9,8 @@ from streamval.structured.lexemes import (
     LEXEME,
     OPENERS,
     STRING_GOES_ON,
-    complaint_of,
     ends_escaping,
+    parser_message,
     with_small_exponents,
 )
 
@@ -66,5 +66,6 @@ def test_smaller_exponents_mean_the_same_float():
 
 def test_a_complaint_is_one_line_without_the_text_around_it():
     assert (
-        complaint_of(ValueError("lexical error: no.\n   {x\n  (right here)")) == "lexical error: no"
+        parser_message(ValueError("lexical error: no.\n   {x\n  (right here)"))
+        == "lexical error: no"
     )

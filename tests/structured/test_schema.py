@@ -366,7 +366,7 @@ def test_a_type_that_pydantic_does_not_know():
     class Unknown:
         pass
 
-    with pytest.raises(UsageError, match="no type that pydantic can check"):
+    with pytest.raises(UsageError, match="pydantic cannot check the type"):
         sv.matches(Unknown)
 
 
@@ -495,3 +495,43 @@ async def test_fuzzed_types_and_documents_are_judged_as_pydantic_judges_them(bat
             assert await difference(case) is None, f"seed {seed}: {case}"
             judged += 1
     assert judged > 2500
+
+
+class Counted(BaseModel):
+    n: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def keep(cls, value):
+        return value
+
+
+class ReplacedByAValidator(BaseModel):
+    """The validator of the field replaces those of its type."""
+
+    item: Counted
+
+    @field_validator("item", mode="plain")
+    @classmethod
+    def anything(cls, value):
+        return value
+
+
+async def test_a_plain_validator_replaces_those_of_the_type():
+    backend = sv.ScriptedBackend('{"item": "abc"}', token_size=2)
+    result = await sv.Pipeline(backend, format=ReplacedByAValidator).run("x")
+    assert result.success, result.failures
+
+
+async def test_a_type_that_refers_to_itself_by_a_late_name():
+    backend = sv.ScriptedBackend('{"v": 1, "next": {"v": 2, "next": null}}', token_size=2)
+    result = await sv.Pipeline(backend, format=Late[int]).run("x")
+    assert result.success, result.failures
+
+
+T_late = TypeVar("T_late")
+
+
+class Late(BaseModel, Generic[T_late]):
+    v: T_late
+    next: "Late[T_late] | None" = None

@@ -2,9 +2,7 @@
 
 import json
 
-from pydantic import (
-    Field,
-)
+from pydantic import Field
 
 import streamval as sv
 from streamval import Expression, LLMDataModel, contract

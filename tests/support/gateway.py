@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, nullcontext
 
 import openai
 
+from streamval.serve.config_file import parse_configuration
 from streamval.serve.gateway import Gateway
-from streamval.serve.reading import parse_configuration
 from streamval.serve.server import Server, config_for, listen
 
 ASK = [{"role": "user", "content": "Say it."}]

@@ -34,7 +34,7 @@ async def passing(requirement, text, **options):
 
 
 async def on_the_whole(requirement, text):
-    return await requirement.validate(None, sv.Context().with_output(text))
+    return await requirement.validate(None, sv.types.Context().with_output(text))
 
 
 async def streamed(requirement, text, *, chunking="sentence"):

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 import streamval as sv
-from streamval import PartialValidationResult, Usage, ValidationResult
+from streamval import PartialValidationResult, ValidationResult
 from streamval.events import EventAdapter
+from streamval.types import Usage
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def test_nothing_that_is_visible_steers_a_terminal(text):
 async def test_an_emoji_in_two_halves_is_one_and_a_half_that_stays_alone_is_replaced():
     backend = Spoken("A \ud83d", "\ude00 is here. ", "Two\ud83d.", " \ude00", "\ud83d")
     events = []
-    run = sv.Pipeline(backend, emit_tokens=True, requirements=[sv.NoRepetition()]).start("go")
+    run = sv.Pipeline(
+        backend, emit_tokens=True, requirements=[sv.requirements.NoRepetition()]
+    ).start("go")
     run.subscribe(events.append)
     result = await run
     assert result.success

@@ -8,7 +8,7 @@ from tests.support.sources import Spoken
 
 
 async def thunk_of(backend, **options):
-    thunk, _ = await backend.generate_from_context("go", sv.Context(), model_options=options)
+    thunk, _ = await backend.generate_from_context("go", sv.types.Context(), model_options=options)
     return thunk
 
 
@@ -24,7 +24,7 @@ async def test_it_is_lazy_and_streams_once():
 
 
 async def test_metadata():
-    usage = sv.Usage(completion_tokens=7, source="backend")
+    usage = sv.types.Usage(completion_tokens=7, source="backend")
     thunk = await thunk_of(Spoken(sv.Delta("One.", usage), sv.Delta("", None, "stop")))
     await thunk.avalue()
     known = thunk.generation
@@ -34,4 +34,4 @@ async def test_metadata():
 
 async def test_a_thunk_with_neither_value_nor_backend_says_so():
     with pytest.raises(RunError, match="neither"):
-        await sv.ModelOutputThunk().avalue()
+        await sv.types.ModelOutputThunk().avalue()

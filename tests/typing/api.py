@@ -69,14 +69,14 @@ def chosen(events: Observable[BaseEvent]) -> Observable[sv.TokenEvent]:
 
 class Kind(sv.Requirement):
     async def stream_validate(
-        self, chunk: str, *, backend: sv.Backend | None, ctx: sv.Context | None
+        self, chunk: str, *, backend: sv.Backend | None, ctx: sv.types.Context | None
     ) -> sv.PartialValidationResult:
         return sv.PartialValidationResult("pass" if "kind" in chunk else "unknown")
 
 
 class Brief(sv.Requirement):
     def stream_validate(
-        self, chunk: str, *, backend: sv.Backend | None, ctx: sv.Context | None
+        self, chunk: str, *, backend: sv.Backend | None, ctx: sv.types.Context | None
     ) -> sv.PartialValidationResult:
         return sv.PartialValidationResult("pass" if len(chunk) < 80 else "fail")
 
@@ -98,12 +98,12 @@ pipeline = sv.Pipeline(
 )
 
 
-async def sessions(m: sv.Session) -> None:
-    assert_type(await m.ainstruct("Go."), sv.ModelOutputThunk)
-    assert_type(await m.ainstruct("Go.", return_sampling_results=True), sv.SamplingResult)
-    assert_type(m.instruct("Go."), sv.ModelOutputThunk)
+async def sessions(m: sv.session.Session) -> None:
+    assert_type(await m.ainstruct("Go."), sv.types.ModelOutputThunk)
+    assert_type(await m.ainstruct("Go.", return_sampling_results=True), sv.session.SamplingResult)
+    assert_type(m.instruct("Go."), sv.types.ModelOutputThunk)
     assert_type(m.stream_instruct("Go.", requirements=["be brief"]), sv.Run)
-    assert_type(m.chat("Hi."), sv.Message)
+    assert_type(m.chat("Hi."), sv.types.Message)
     assert_type(m.validate(["be brief"]), list[sv.ValidationResult])
 
 

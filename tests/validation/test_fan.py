@@ -1,6 +1,7 @@
 """Tests of `streamval.validation.fan`."""
 
 import asyncio
+import random
 import sys
 
 import pytest
@@ -9,9 +10,7 @@ from reactivex import operators as ops
 
 import streamval as sv
 from streamval import bridge
-from streamval.errors import (
-    ValidatorError,
-)
+from streamval.errors import ValidatorError
 from streamval.operators import chunk, fan_out, merge_tri_state, release, validate
 from tests.support.sources import Judge, Spoken
 from tests.support.virtual_time import run_virtually
@@ -127,3 +126,44 @@ def test_a_lane_with_a_queue_does_not_wait_for_its_peers():
 
     judged, _ = run_virtually(main())
     assert judged == dict.fromkeys(["One.", "Two.", "Three."], 0)
+
+
+class Takes(sv.Requirement):
+    """Takes so many turns of the loop over a chunk; counts how many it judges at once."""
+
+    def __init__(self, turns, **options):
+        super().__init__("takes turns", **options)
+        self.turns = turns
+        self.now = self.most = 0
+        self.asked = []
+
+    def __copy__(self):
+        return self
+
+    async def stream_validate(self, chunk, *, backend, ctx):
+        self.asked.append(chunk)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        for _ in range(self.turns[len(chunk) % len(self.turns)]):
+            await asyncio.sleep(0)
+        self.now -= 1
+        return sv.PartialValidationResult("pass")
+
+
+async def test_lanes_that_overlap_in_any_way_judge_every_chunk_once_within_their_slots():
+    for seed in range(400):
+        dice = random.Random(seed)
+        words = ["x" * n for n in range(1, dice.randrange(3, 9))]
+        lanes = [
+            Takes([dice.randrange(6) for _ in range(9)], max_concurrency=dice.randrange(1, 4))
+            for _ in range(dice.randrange(1, 4))
+        ]
+        pipeline = sv.Pipeline(
+            sv.ScriptedBackend([" ".join(words)]), requirements=lanes, chunking="word"
+        )
+        result = await asyncio.wait_for(pipeline.run("go"), 20)
+        assert result.success, seed
+        for lane in lanes:
+            assert sorted(lane.asked) == words, seed
+            assert lane.max_concurrency > 1 or lane.asked == words, seed
+            assert lane.most <= lane.max_concurrency, seed

@@ -34,8 +34,7 @@ def test_a_lane_that_has_answered_beforehand_makes_the_row_unknown():
 
 
 @given(
-    st.lists(st.lists(st.sampled_from(STATES), min_size=2, max_size=2), max_size=6),
-    st.integers(),
+    st.lists(st.lists(st.sampled_from(STATES), min_size=2, max_size=2), max_size=6), st.integers()
 )
 def test_the_checks_do_not_depend_on_the_order_of_the_verdicts(table, seed):
     verdicts = [

@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 import streamval as sv
-from streamval.view.html import picture
+from streamval.view.html import to_html as picture
 from tests.support.sources import PlainJudge, Spoken, fails_on, watch
 from tests.test_events import EVENTS
 
@@ -59,12 +59,12 @@ def test_events(event):
 
 def test_a_chunk_with_its_verdicts():
     fail = sv.PartialValidationResult("fail", reason=EVIL)
-    check = sv.Check(CHUNK, "fail", (sv.PartialValidationResult("pass"), fail, None))
+    check = sv.validation.Check(CHUNK, "fail", (sv.PartialValidationResult("pass"), fail, None))
     made = check._repr_html_()
     for said in ("chunk 3, 10 to 14", "lane 0", "fail: &lt;script", "cut off"):
         assert said in made
-    assert "the whole output" in sv.Check(None, "pass")._repr_html_()
-    assert "lane 1" in sv.Verdict(1, CHUNK, fail)._repr_html_()
+    assert "the whole output" in sv.validation.Check(None, "pass")._repr_html_()
+    assert "lane 1" in sv.validation.Verdict(1, CHUNK, fail)._repr_html_()
     assert EVIL not in made + CHUNK._repr_html_()
 
 

@@ -32,8 +32,5 @@ def test_a_long_text_is_not_sent_again():
     chunk = {"text": "x" * 100}
     before = {"text": [chunk] * 1000, "pending": "y" * 5000, "state": "running"}
     after = {"text": [chunk] * 1001, "pending": "y" * 5000 + "z", "state": "running"}
-    assert patch(before, after) == {
-        "text": {"keep": 1000, "add": [chunk]},
-        "pending": {"add": "z"},
-    }
+    assert patch(before, after) == {"text": {"keep": 1000, "add": [chunk]}, "pending": {"add": "z"}}
     assert len(json.dumps(patch(before, after))) < 200

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 import streamval as sv
 from streamval.view import RunView
+from streamval.view.labels import taken_back
 from streamval.view.patch import patch, patched
-from streamval.view.words import taken_back
 from tests.support.sources import PlainJudge, Spoken, fails_on, watch
 from tests.support.virtual_time import run_virtually
 
@@ -217,8 +217,7 @@ def bytes_in(snapshot):
 
 async def test_sound_is_counted_in_bytes():
     pipeline = sv.Pipeline(
-        sv.IterableBackend(lambda _: [b"\x00" * 3200] * 3),
-        chunking=sv.chunkers.FrameChunker(0.1),
+        sv.IterableBackend(lambda _: [b"\x00" * 3200] * 3), chunking=sv.chunkers.FrameChunker(0.1)
     )
     run, view, heard = pipeline.start("go"), RunView(), []
     run.subscribe(
@@ -296,7 +295,12 @@ def test_a_recording_may_hold_anything(evil):
         sv.TokenEvent(**head, text="b"),
         sv.RetryEvent(**head, reason="x", failures=(), mode="ask", keep_chunks=-3, closed_at=evil),
         sv.CompletedEvent(
-            **head, success=False, full_text="", attempts_used=-1, usage=sv.Usage(), closed_at=evil
+            **head,
+            success=False,
+            full_text="",
+            attempts_used=-1,
+            usage=sv.types.Usage(),
+            closed_at=evil,
         ),
     ):
         view.apply(event)
@@ -358,7 +362,9 @@ def test_what_is_rejected_twice_is_one_stretch_and_nothing_in_it_stands():
         sv.ChunkEvent(**head, text="so", chunk_index=1, start=3, end=5, separator=""),
         sv.TokenEvent(**head, text="worse"),
         fail,
-        sv.CompletedEvent(**head, success=False, full_text="", attempts_used=1, usage=sv.Usage()),
+        sv.CompletedEvent(
+            **head, success=False, full_text="", attempts_used=1, usage=sv.types.Usage()
+        ),
     ):
         view.apply(event)
     assert view.text == shown(view.snapshot()) == ""

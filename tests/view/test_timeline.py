@@ -57,7 +57,7 @@ def completed(seconds, closed_at=None):
         success=True,
         full_text="",
         attempts_used=2,
-        usage=sv.Usage(),
+        usage=sv.types.Usage(),
         closed_at=closed_at,
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -297,3 +298,13 @@ async def test_tabs_that_open_together_do_not_pass_the_limit():
         assert watch.tabs == TABS
         for _, writer in opened:
             writer.close()
+
+
+async def test_signal_handlers_that_were_set_while_it_was_open_stay():
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        async with Watch():
+            signal.signal(signal.SIGTERM, handler := lambda *_: None)
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)

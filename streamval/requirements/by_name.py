@@ -1,0 +1,181 @@
+"""Requirements by name, for a command line and a configuration file.
+
+Ready requirements have a name; a user's objects are named by module or file.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module  # noqa: TID251  for the user's own modules
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import streamval.requirements as ready_ones
+from streamval.errors import UsageError
+from streamval.requirements.base import Requirement
+
+_FAILS = {
+    "word_limit": "with the chunk that exceeds it; too few are found at the end",
+    "sentence_limit": "with the chunk that exceeds it; too few are found at the end",
+    "char_limit": "with the chunk that exceeds it; too few are found at the end",
+    "finished": "at the end, if the token limit cut the answer off",
+    "forbidden_words": "with the chunk that contains one",
+    "forbidden_pattern": "with the chunk that matches",
+    "required_words": "at the end",
+    "required_pattern": "at the end",
+    "language": "once another language is certain",
+    "no_repetition": "with the sentence that is repeated",
+    "no_loop": "with the third turn of a loop",
+    "no_secrets": "with the word that completes a key; holds back text that may become a key",
+    "no_personal_data": "with the word that completes it; holds back text that may become it",
+    "allowed_hosts": "with the link to another host",
+    "valid_json": "at the first character of the JSON that is invalid; prose alone, at the end",
+    "valid_python": "when the code fence closes",
+    "readable_markdown": "with the line that breaks a list or table",
+}
+
+
+class Ready(NamedTuple):
+    """A ready requirement.
+
+    Attributes:
+        name: Its name in a command line or a file.
+        make: The function that makes it.
+        fails: When it fails.
+    """
+
+    name: str
+    make: Callable[..., Requirement]
+    fails: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of its documentation."""
+        return (inspect.getdoc(self.make) or "").splitlines()[0]
+
+    @property
+    def arguments(self) -> dict[str, inspect.Parameter]:
+        """Its own arguments, without the options that all requirements have."""
+        return {
+            name: parameter
+            for name, parameter in inspect.signature(self.make).parameters.items()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        }
+
+
+@cache
+def ready_requirements() -> dict[str, Ready]:
+    """Return all ready requirements by name.
+
+    Example:
+        >>> ready_requirements()["word_limit"].summary
+        'Limit the number of words (runs of characters without whitespace).'
+    """
+    return {name: Ready(name, getattr(ready_ones, name), fails) for name, fails in _FAILS.items()}
+
+
+def requirement_named(name: str, given: Any = None) -> Requirement:
+    """Make a ready requirement.
+
+    Args:
+        name: Its name, such as ``"word_limit"``.
+        given: Its arguments: a mapping of names to values, or one value for the first argument.
+
+    Raises:
+        UsageError: If no requirement has that name, or it does not take the arguments.
+
+    Example:
+        >>> requirement_named("word_limit", {"at_most": 80}).description
+        'at most 80 words'
+        >>> requirement_named("forbidden_words", ["acme"]).description
+        'never say "acme"'
+    """
+    known = ready_requirements()
+    if name not in known:
+        raise UsageError(f"no ready requirement is called {name!r}; there are {', '.join(known)}")
+    ready = known[name]
+    named = dict(given) if isinstance(given, Mapping) else {}
+    positional = () if given is None or isinstance(given, Mapping) else (given,)
+    try:
+        inspect.signature(ready.make).bind(*positional, **named)
+        return ready.make(*positional, **named)
+    except TypeError as error:
+        takes = ", ".join(str(parameter) for parameter in ready.arguments.values()) or "nothing"
+        raise UsageError(f"{name} cannot be made so: {error}; it takes {takes}") from None
+
+
+def requirement_written(text: str) -> Requirement:
+    """Make a ready requirement from its form on a command line: ``NAME``, or ``NAME=JSON``.
+
+    Raises:
+        UsageError: As `requirement_named`, and if the part behind the ``=`` is not JSON.
+
+    Example:
+        >>> requirement_written('word_limit={"at_most": 80}').description
+        'at most 80 words'
+    """
+    name, equals, written = text.partition("=")
+    try:
+        given = json.loads(written) if equals else None
+    except ValueError:
+        raise UsageError(
+            f'the part behind {name}= must be JSON, such as {name}={{"at_most": 80}} or {name}="en", '
+            f"not {written!r}"
+        ) from None
+    return requirement_named(name.strip(), given)
+
+
+def object_in(place: str) -> Any:
+    """Return the object that ``MODULE:NAME`` or ``FILE.py:NAME`` names.
+
+    Modules are searched on `sys.path`; `search_here` adds a folder to it.
+
+    Raises:
+        UsageError: If there is no such object, or the module cannot be imported.
+
+    Example:
+        >>> object_in("math:pi")
+        3.141592653589793
+    """
+    source, _, name = place.rpartition(":")
+    if not source or not name:
+        raise UsageError(f"{place!r} names nothing: write MODULE:NAME, or FILE.py:NAME")
+    try:
+        is_file = source.endswith(".py")
+        module = _module_of_file(Path(source)) if is_file else import_module(source)
+    except Exception as error:  # of the user's own code
+        raise UsageError(f"{source} cannot be imported: {type(error).__name__}: {error}") from None
+    found = getattr(module, name, None)
+    if found is None:
+        raise UsageError(f"there is no {name!r} in {source}")
+    return found
+
+
+def search_here(folder: str | Path = "") -> None:
+    """Let Python find modules in a folder, as ``python FILE`` does for the folder of the file.
+
+    It changes `sys.path` for the whole process, so only the command line and the gateway's workers
+    call it, once, when they start.
+
+    Args:
+        folder: The folder; by default the working directory, whatever it is at the time.
+    """
+    entry = str(Path(folder).resolve()) if folder else ""
+    if entry not in sys.path:
+        sys.path.insert(0, entry)
+
+
+def _module_of_file(file: Path) -> ModuleType:
+    spec = spec_from_file_location(f"streamval_imported_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{file} is not a Python file")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # where pydantic looks up the names in its annotations
+    spec.loader.exec_module(module)
+    return module

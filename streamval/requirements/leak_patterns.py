@@ -1,0 +1,252 @@
+"""Patterns of leaks: keys by the patterns of a scanner, numbers by their check digits."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, TypeAlias
+
+import regex
+
+from streamval.errors import UsageError
+
+Find: TypeAlias = "Callable[..., str | None]"
+
+SHORTEST_KEY = 16
+"""Characters of the shortest word that may be a key."""
+
+PLACEHOLDER = 8
+"""Least number of different characters in a key; with fewer, as in ``ghp_xxxxxxxx``, it is a placeholder."""
+
+# The separator between the groups of a number, the same between all: "**4111** **1111**".
+_BETWEEN = r"[\s.*_·/|-]{1,5}"
+# A card's number as it is written: in one piece, in the groups of the card, or digit by digit.
+# Not behind a decimal point, nor as a part of more digits.
+_CARDS = [
+    re.compile(rf"(?<!\d)(?<!\d[.,]){shape}(?!\d)")
+    for shape in (
+        r"\d{13,19}",
+        rf"\d{{4}}(?P<s>{_BETWEEN})\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}",
+        rf"\d{{4}}(?P<s>{_BETWEEN})(?:\d{{4}}(?P=s)){{3}}\d{{3}}",
+        rf"\d{{4}}(?P<s>{_BETWEEN})\d{{6}}(?P=s)\d{{4,5}}",
+        rf"\d(?P<s>{_BETWEEN})\d(?:(?P=s)\d){{12,17}}",
+    )
+]
+# The first digits of the networks, and how many each has (ISO/IEC 7812): Visa, Mastercard, American
+# Express, Diners, Discover, JCB, UnionPay.
+_NETWORKS = re.compile(
+    r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}"
+    r"|3(?:0[0-5]|[689]\d)\d{11}|(?:6011|64[4-9]\d|65\d\d)\d{12,15}|35(?:2[89]|[3-8]\d)\d{12,15}"
+    r"|62\d{14,17}"
+)
+# Searched from each position, as an invalid one may stand right before a valid one.
+_IBAN = re.compile(r"(?:\b|(?<=IBAN))(?=([A-Z]{2})\d{2}[\s.*_·/|-]{0,5}[A-Z0-9])", re.IGNORECASE)
+_EMAIL = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[^\W_](?:[\w-]{0,62}\.)){1,8}"
+    r"(?!(?:png|jpe?g|gif|svg|webp)\b)(?:xn--[a-z0-9-]{2,59}|[^\W\d_]{2,24})"
+    r"(?![^\W_]|-[^\W_])(?!:[\w.~-]*/)",  # git@example.org:a/b is not an address
+    re.IGNORECASE,
+)
+_INTERNATIONAL = re.compile(r"(?<![\w.,+])00(?=[1-9])")
+_NO_TELEPHONE = re.compile(r"\d{1,2}[-./]\d{1,2}[-./]\d{2,4}|97[89][ -]\d.*")
+_MARKUP = re.compile(r"[*_`]+")
+_FEWEST_DIGITS = 6
+
+LONGEST_NUMBER = 60
+"""Characters of the longest way to write a telephone number (ITU-T E.164: 15 digits)."""
+
+UNFINISHED_KEY = re.compile(r"-----BEGIN(?: [A-Z0-9]*)*$")
+"""Matches a text whose end may continue as a private key (RFC 7468)."""
+
+UNFINISHED_NUMBER = re.compile(
+    r"(?:[+(]|\d)[\d\s()/.*_·|+-]{0,120}$|(?:\b|IBAN)[A-Z]{2}\d{2}[A-Z0-9\s.*_·/|-]{0,160}$",
+    re.IGNORECASE,
+)
+"""Matches a text whose end may continue as a number: digits and separators, a plus, an
+opening bracket, an IBAN's country."""
+
+
+def normalised(text: str) -> str:
+    """Return the text with one spelling for characters that look the same.
+
+    Full-width letters become plain ones (Unicode's NFKC), every script's digits ``0`` to ``9``,
+    every dash ``-``, and characters without width are left out.
+
+    Example:
+        >>> normalised("４１１１–11\u200b11\u00a0٣")
+        '4111-1111 3'
+    """
+    if text.isascii():
+        return text
+    return _ODD.sub(_plain, unicodedata.normalize("NFKC", text))
+
+
+_ODD = re.compile(r"[^\x00-\x7f]")
+
+
+def _plain(found: re.Match[str]) -> str:
+    char = found[0]
+    match unicodedata.category(char):
+        case "Cf":
+            return ""
+        case "Pd":
+            return "-"
+        case "Nd":
+            return str(unicodedata.decimal(char))
+    return "-" if char == "\u2212" else char  # the minus sign
+
+
+@cache
+def key_finder() -> Find:
+    """Return a function that takes a text and returns the kind of key in it, or `None`.
+
+    The patterns are those of Kingfisher, a scanner by MongoDB, and of Betterleaks within it. Only
+    patterns that recognise a key by itself are used; those that need a variable's name suit source code.
+
+    Raises:
+        UsageError: If the extra is not installed.
+    """
+    try:
+        import kingfisher_sdk  # an optional extra
+    except ImportError:
+        raise _missing("no_secrets") from None
+    rules = kingfisher_sdk.Rules(confidence="low")
+    kinds: list[tuple[str, Any]] = []
+    for rule in rules.metadata():
+        if rule["visible"] and (pattern := _of_one_word(rules.detail(rule["id"]))):
+            name = re.split(r"[./]", rule["id"])[1].replace("-", " ")
+            kinds.append((f"a secret ({name})", regex.compile(pattern)))
+
+    def find(text: str, new: int = 0) -> str | None:
+        if _PRIVATE_KEY.search(text):
+            return "a secret (private key)"
+        for word in text[new:].split():
+            if len(word) < SHORTEST_KEY:
+                continue
+            for kind, pattern in kinds:
+                found = pattern.search(word)
+                if found is not None and len(set(found[0])) >= PLACEHOLDER:
+                    return kind
+        return None
+
+    return find
+
+
+_PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
+# Kingfisher's patterns require this behind a key, as in source code; in prose a full stop may follow.
+_BEHIND = r"""(?:\\?['"\x60]|[\s;]|\\[nr]|$)"""
+_MANY_WORDS = re.compile(r"\\s|\\t|\\n| |\(\?[a-z]*[sx]|\.[*+{]|=\|>")
+# Negated sets, and sets without a quantifier: whitespace in them stands only at a key's edge.
+_EDGES = re.compile(r"\[\^(?:\\.|[^\]])*\]|\[(?:\\.|[^\]])*\](?![*+{?])")
+
+
+def _of_one_word(rule: Any) -> str | None:
+    """Return a rule's pattern, if it matches single words."""
+    pattern: str = rule["detection_regex"].replace(_BEHIND, r"(?![A-Za-z0-9])")
+    return None if _MANY_WORDS.search(_EDGES.sub("", pattern)) else pattern
+
+
+class PersonalData:
+    """Finds personal data in a text.
+
+    Args:
+        region: Country whose telephone numbers are recognised without a prefix, or `None`.
+
+    Raises:
+        UsageError: If the extra is not installed, or the region is unknown.
+
+    Example:
+        >>> PersonalData(None)("Pay with 4111 1111 1111 1111")
+        'a payment card number'
+    """
+
+    def __init__(self, region: str | None) -> None:
+        try:
+            import phonenumbers  # an optional extra
+            from stdnum import iban, luhn, numdb
+        except ImportError:
+            raise _missing("no_personal_data") from None
+        if region is not None and region not in phonenumbers.SUPPORTED_REGIONS:
+            raise UsageError(
+                f"region must be a country's two capital letters, such as 'US', not {region!r}"
+            )
+        self._region = region
+        self._telephones, self._iban, self._luhn = phonenumbers.PhoneNumberMatcher, iban, luhn
+        self._countries: Any = numdb.get("iban")
+        self._lengths: dict[str, int] = {}
+
+    def __call__(self, text: str, new: int = 0) -> str | None:
+        """Return the kind of personal data in a text, or `None`. Text before `new` has been checked."""
+        if "@" in text and _EMAIL.search(text):
+            return "an e-mail address"
+        if sum(map(str.isdigit, text)) < _FEWEST_DIGITS:
+            return None
+        for kind, has_one in (
+            ("a payment card number", self._has_card),
+            ("an IBAN", self._has_iban),
+            ("a telephone number", self._has_telephone),
+        ):
+            if has_one(text, new):
+                return kind
+        return None
+
+    def _has_card(self, text: str, new: int) -> bool:
+        return any(
+            _NETWORKS.fullmatch(number := re.sub(r"\D", "", found[0]))
+            and self._luhn.is_valid(number)
+            for shape in _CARDS
+            for found in shape.finditer(text, max(new - LONGEST_CARD, 0))
+            if found.end() > new
+        )
+
+    def _has_iban(self, text: str, new: int) -> bool:
+        for found in _IBAN.finditer(text):
+            size = self._iban_length(found[1].upper())
+            letters, end = _next_letters(text, found.start(), size)
+            if size and end > new and self._iban.is_valid(letters):
+                return True
+        return False
+
+    def _iban_length(self, country: str) -> int:
+        """Return the length of a country's IBANs; 0 if it has no IBANs."""
+        if country not in self._lengths:
+            ((_, known), *_) = self._countries.info(country) or [("", {})]
+            parts = re.findall(r"(\d+)!?[nac]", known.get("bban", ""))
+            self._lengths[country] = 4 + sum(map(int, parts)) if parts else 0
+        return self._lengths[country]
+
+    def _has_telephone(self, text: str, new: int) -> bool:
+        begin = text.find(" ", new - LONGEST_NUMBER) + 1 if new > LONGEST_NUMBER else 0
+        return any(
+            not _NO_TELEPHONE.fullmatch(found.raw_string)
+            for spelled in _spellings(_MARKUP.sub("", text[begin:]))
+            for found in self._telephones(spelled, self._region)
+        )
+
+
+LONGEST_CARD = 120
+"""Characters of the longest way to write a card's number: digit by digit."""
+
+
+def _next_letters(text: str, start: int, size: int) -> tuple[str, int]:
+    """Return the next letters and digits, and where they end."""
+    letters: list[str] = []
+    for at in range(start, min(start + 6 * size, len(text))):
+        if text[at].isalnum():
+            letters.append(text[at])
+            if len(letters) == size:
+                return "".join(letters), at + 1
+    return "", start
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """Yield the text, and for each possible international prefix 00 in it, a plus and the text after it."""
+    yield text
+    for zeros in _INTERNATIONAL.finditer(text):
+        yield "+" + text[zeros.end() : zeros.end() + LONGEST_NUMBER]
+
+
+def _missing(what: str) -> UsageError:
+    return UsageError(f"{what}() needs an extra: pip install 'streamval-llm[privacy]'")

@@ -1,0 +1,117 @@
+"""OpenAI's chat completions: requests, frames, whole answers.
+
+The answers were tested with openai-python, openai-node, the AI SDK, LangChain and LiteLLM.
+They accept extra data on a frame with ``choices: []``, and the finish reason ``content_filter``. They
+fail on named events and on ``choices: null``. Few of them notice that a finish reason is missing, so
+each answer ends with one, or with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamval.errors import RequestError
+from streamval.types.results import Usage
+from streamval.wire.completions import CompletionRequest, CompletionWriter, Logprobs, head_of
+from streamval.wire.completions import read_request as read_completion_request
+
+
+def read_request(body: bytes) -> CompletionRequest:
+    """Read the body of a request.
+
+    Raises:
+        RequestError: If it is not a request for one answer.
+
+    Example:
+        >>> read_request(b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}').turns
+        (Message(role='user', content='Hi'),)
+    """
+    return read_completion_request(body, "chat", _messages)
+
+
+def _messages(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    messages = given.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise RequestError("messages must be a list with at least one message", param="messages")
+    for at, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, dict) else 0
+        if (
+            not isinstance(message, dict)
+            or not isinstance(message.get("role"), str)
+            or not (content is None or isinstance(content, (str, list)))
+            or (isinstance(content, list) and not all(isinstance(one, dict) for one in content))
+        ):
+            raise RequestError(
+                "a message needs a role, and a content that is a text or a list of parts",
+                param=f"messages[{at}]",
+            )
+    return tuple(messages)
+
+
+class ChatWriter(CompletionWriter):
+    """Writes an answer of a chat.
+
+    Args:
+        run_id: The run; it becomes the answer's id.
+        model: The name of the model.
+        created: When the answer began, in Unix seconds.
+    """
+
+    def __init__(self, run_id: str, model: str, created: int) -> None:
+        super().__init__(head_of(run_id, "chatcmpl", "chat.completion.chunk", model, created))
+        self._begun = False
+
+    def text(self, text: str, logprobs: Logprobs = ()) -> dict[str, Any]:
+        """Return the content of a frame of text."""
+        return self._delta_frame({"content": text}, logprobs=_logprobs(logprobs))
+
+    def tool_calls(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the content of a frame of whole tool calls."""
+        numbered = [{"index": at, **call} for at, call in enumerate(calls)]
+        return self._delta_frame({"tool_calls": numbered})
+
+    def end(
+        self, reason: str, usage: Usage | None = None, refusal: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the contents of the last frames."""
+        frames = [] if refusal is None else [self._delta_frame({"refusal": refusal})]
+        frames.append(self._delta_frame({}, finish_reason=reason))
+        if usage is not None:
+            frames.append(self.usage_frame(usage))
+        return frames
+
+    def whole(
+        self,
+        text: str,
+        reason: str,
+        usage: Usage,
+        *,
+        refusal: str | None = None,
+        calls: Sequence[Mapping[str, Any]] = (),
+        logprobs: Logprobs = (),
+    ) -> dict[str, Any]:
+        """Return the whole answer."""
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": refusal}
+        if calls:
+            message["tool_calls"] = list(calls)
+            message["content"] = text or None
+        choice = {"finish_reason": reason, "logprobs": _logprobs(logprobs), "message": message}
+        return self.whole_answer("chat.completion", choice, usage)
+
+    def _delta_frame(self, delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
+        if not self._begun:
+            self._begun = True
+            delta = {"role": "assistant", **delta}
+        return self.choice_frame(delta=delta, **choice)
+
+
+def _logprobs(known: Logprobs) -> dict[str, Any] | None:
+    """Return log probabilities without the alternatives, which were not judged."""
+    if not known:
+        return None
+    content: list[dict[str, Any]] = [
+        {"token": one.token, "logprob": one.logprob, "bytes": None, "top_logprobs": []}
+        for one in known
+    ]
+    return {"content": content, "refusal": None}

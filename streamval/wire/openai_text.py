@@ -1,0 +1,91 @@
+"""OpenAI's text completions: requests, frames, whole answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamval.errors import RequestError
+from streamval.types.results import Usage
+from streamval.wire.completions import CompletionRequest, CompletionWriter, Logprobs, head_of
+from streamval.wire.completions import read_request as read_completion_request
+
+
+def read_request(body: bytes) -> CompletionRequest:
+    """Read the body of a request.
+
+    Raises:
+        RequestError: If it is not a request for one answer.
+
+    Example:
+        >>> read_request(b'{"model": "m", "prompt": "Hi"}').messages
+        ({'role': 'user', 'content': 'Hi'},)
+    """
+    return read_completion_request(body, "text", _prompt)
+
+
+def _prompt(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    if given.get("tools"):
+        raise RequestError("a text completion has no tools; use chat completions", param="tools")
+    prompt = given.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        (prompt,) = prompt
+    if not isinstance(prompt, str):
+        raise RequestError("prompt must be one text", param="prompt")
+    return ({"role": "user", "content": prompt},)
+
+
+class TextWriter(CompletionWriter):
+    """Writes an answer of a text completion, which has neither tools nor refusals.
+
+    Args:
+        run_id: The run; it becomes the answer's id.
+        model: The name of the model.
+        created: When the answer began, in Unix seconds.
+    """
+
+    def __init__(self, run_id: str, model: str, created: int) -> None:
+        super().__init__(head_of(run_id, "cmpl", "text_completion", model, created))
+
+    def text(self, text: str, logprobs: Logprobs = ()) -> dict[str, Any]:
+        """Return the content of a frame of text."""
+        return self.choice_frame(text=text, logprobs=_logprobs(logprobs))
+
+    def tool_calls(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Refuse tool calls, which a text completion cannot write."""
+        raise TypeError("a text completion has no tool calls")
+
+    def end(
+        self, reason: str, usage: Usage | None = None, refusal: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the contents of the last frames; a refusal shows as the finish reason alone."""
+        frames = [self.choice_frame(text="", finish_reason=reason)]
+        if usage is not None:
+            frames.append(self.usage_frame(usage))
+        return frames
+
+    def whole(
+        self,
+        text: str,
+        reason: str,
+        usage: Usage,
+        *,
+        refusal: str | None = None,
+        calls: Sequence[Mapping[str, Any]] = (),
+        logprobs: Logprobs = (),
+    ) -> dict[str, Any]:
+        """Return the whole answer."""
+        choice = {"finish_reason": reason, "logprobs": _logprobs(logprobs), "text": text}
+        return self.whole_answer("text_completion", choice, usage)
+
+
+def _logprobs(known: Logprobs) -> dict[str, Any] | None:
+    """Return log probabilities without the alternatives, which were not judged."""
+    if not known:
+        return None
+    return {
+        "tokens": [one.token for one in known],
+        "token_logprobs": [one.logprob for one in known],
+        "top_logprobs": None,
+        "text_offset": [one.end - len(one.token) for one in known],
+    }
