@@ -30,7 +30,7 @@ _TRI_STATES = frozenset(get_args(TriState))
 _Live = Annotated[Any, Field(exclude=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, init=False)
 class PartialValidationResult:
     """A requirement's tri-state verdict on one chunk. True only for `"pass"`.
 
@@ -57,6 +57,26 @@ class PartialValidationResult:
     score: _Score = field(default=None, kw_only=True)
     thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
     context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
+
+    def __init__(
+        self,
+        success: TriState,
+        *,
+        reason: str | None = None,
+        score: float | None = None,
+        thunk: Any = None,
+        context: Any = None,
+    ) -> None:
+        # A validator makes one for each chunk. The `__init__` of a frozen dataclass takes twice as
+        # long (Python 3.11), as it calls `object.__setattr__` for each field.
+        own = self.__dict__
+        own["success"] = success
+        own["reason"] = reason
+        own["score"] = score
+        own["thunk"] = thunk
+        own["context"] = context
+        if reason is not None or success not in _TRI_STATES:
+            self.__post_init__()
 
     def __post_init__(self) -> None:
         if self.success not in _TRI_STATES:

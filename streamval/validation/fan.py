@@ -105,8 +105,8 @@ class Fan:
         finally:
             self._asking = False
         self._settle()
-        if self._rows:  # a lane has to wait for something
-            if not self._pausing and len(self._rows) >= self._options.max_pending_chunks:
+        if self._rows.waiting:  # a lane has to wait for something
+            if not self._pausing and len(self._rows.waiting) >= self._options.max_pending_chunks:
                 self._pausing = True
                 self._scope.gate.pause()
             self._scope.gate.yield_turn()
@@ -135,7 +135,8 @@ class Fan:
         """Stop: no verdict is needed any more."""
         self._rows.end()
         self._stop_at(-1)
-        self._resume()
+        if self._pausing:
+            self._resume()
 
     # Asking
 
@@ -272,11 +273,14 @@ class Fan:
 
     def _settle(self) -> None:
         """Report the checks of rows that are done; end once the source has ended and no row waits."""
-        while (check := self._rows.next_check()) is not None:
+        waiting = self._rows.waiting
+        while waiting and waiting[0].done:
+            check = self._rows.next_check()
             if self._callbacks.on_check is not None:
                 self._callbacks.on_check(check)
-        self._resume()
-        if self._source_ended and not self._rows and self._rows.limit != -1:
+        if self._pausing:
+            self._resume()
+        if self._source_ended and not waiting and self._rows.limit != -1:
             self._rows.end()
             self._stop_at(-1)
             self._callbacks.ended()
@@ -292,6 +296,6 @@ class Fan:
                     self._scope.cancel(task)
 
     def _resume(self) -> None:
-        if self._pausing and len(self._rows) < self._options.max_pending_chunks:
+        if len(self._rows.waiting) < self._options.max_pending_chunks:
             self._pausing = False
             self._scope.gate.resume()

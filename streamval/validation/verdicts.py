@@ -143,27 +143,25 @@ class Rows:
         limit: The position from which on no verdict is wanted; -1 once everything is over, `None`
             before any failure.
         last: The last chunk.
+        waiting: The rows whose check has not been reported yet.
     """
 
-    __slots__ = ("_blank", "_count", "_missing", "_order", "_rows", "last", "limit")
+    __slots__ = ("_blank", "_count", "_missing", "_order", "last", "limit", "waiting")
 
     def __init__(self, blank: list[PartialValidationResult | None]) -> None:
         self._blank = blank
         self._missing = blank.count(None)
-        self._rows: deque[Row] = deque()
+        self.waiting: deque[Row] = deque()
         self._order = CheckOrder()
         self._count = 0
         self.limit: int | None = None
         self.last: Chunk | None = None
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def add(self, chunk: Chunk) -> Row:
         """Make the row of the next chunk."""
         row = Row(chunk, self._blank.copy(), self._missing, self._count)
         self._count += 1
-        self._rows.append(row)
+        self.waiting.append(row)
         self.last = chunk
         return row
 
@@ -174,19 +172,17 @@ class Rows:
     def stop_from(self, failed: Row) -> None:
         """Stop judging at a failed row, and drop the later rows."""
         self.limit = failed.position
-        while self._rows[-1] is not failed:
-            self._rows.pop()
+        while self.waiting[-1] is not failed:
+            self.waiting.pop()
 
     def end(self) -> None:
         """Drop all rows."""
         self.limit = -1
-        self._rows.clear()
+        self.waiting.clear()
 
-    def next_check(self) -> Check | None:
-        """Remove the first row and return its check, if it is done."""
-        if self._rows and self._rows[0].done:
-            return self._order.check(self._rows.popleft())
-        return None
+    def next_check(self) -> Check:
+        """Remove the first row, which has to be done, and return its check."""
+        return self._order.check(self.waiting.popleft())
 
 
 class TriStateMerge:
