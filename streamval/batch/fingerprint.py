@@ -107,24 +107,24 @@ def _short(value: object) -> str:
 
 
 def _digest(value: Any) -> str:
-    said = to_json(_told(value, DEPTH), serialize_unknown=True)
-    return hashlib.blake2b(said, digest_size=6).hexdigest()
+    written = to_json(_plain(value, DEPTH), serialize_unknown=True)
+    return hashlib.blake2b(written, digest_size=6).hexdigest()
 
 
-def _told(value: Any, depth: int) -> Any:
+def _plain(value: Any, depth: int) -> Any:
     """Return a value as JSON that does not depend on the process, or on a run."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return str(value) if isinstance(value, int) else value
     if depth == 0:
         return type(value).__qualname__
-    for kind, tell in _KINDS:
+    for kind, reduce in _KINDS:
         if isinstance(value, kind):
-            return tell(value, depth - 1)
+            return reduce(value, depth - 1)
     return type(value).__qualname__
 
 
 def _of_mapping(value: Mapping[Any, Any], depth: int) -> Any:
-    return sorted(([_told(k, depth), _told(v, depth)] for k, v in value.items()), key=str)
+    return sorted(([_plain(k, depth), _plain(v, depth)] for k, v in value.items()), key=str)
 
 
 def _of_attributes(value: object, depth: int) -> Any:
@@ -133,10 +133,10 @@ def _of_attributes(value: object, depth: int) -> Any:
         *getattr(value, "__dict__", ()),
         *(name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())),
     }
-    told = {
-        name: _told(getattr(value, name, None), depth) for name in names if not _LIVE.search(name)
+    plain = {
+        name: _plain(getattr(value, name, None), depth) for name in names if not _LIVE.search(name)
     }
-    return [_of_class(type(value)), sorted(told.items())]
+    return [_of_class(type(value)), sorted(plain.items())]
 
 
 def _of_class(value: type) -> Any:
@@ -166,7 +166,7 @@ def _of_function(value: FunctionType, depth: int) -> Any:
         except ValueError:  # a name that is bound later
             cells.append("nothing yet")
     given = [value.__defaults__, value.__kwdefaults__, cells]
-    return [value.__qualname__, _source(value), _told(given, depth)]
+    return [value.__qualname__, _source(value), _plain(given, depth)]
 
 
 def _source(value: FunctionType) -> Any:
@@ -180,7 +180,7 @@ def _instructions(code: CodeType) -> Any:
     return [
         [one.opname, _instructions(one.argval)]
         if isinstance(one.argval, CodeType)
-        else [one.opname, _told(one.argval, DEPTH)]
+        else [one.opname, _plain(one.argval, DEPTH)]
         for one in dis.get_instructions(code)
     ]
 
@@ -194,10 +194,10 @@ _KINDS: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
     (Schema, lambda value, depth: _of_type(value.type, depth)),
     ((type, GenericAlias, UnionType, type(Union[int, str])), _of_type),  # noqa: UP007  typing's own
     (Mapping, _of_mapping),
-    (AbstractSet, lambda value, depth: sorted((_told(each, depth) for each in value), key=str)),
-    (Sequence, lambda value, depth: [_told(each, depth) for each in value]),
-    (partial, lambda value, depth: _told([value.func, value.args, value.keywords], depth)),
-    (MethodType, lambda value, depth: _told([value.__func__, value.__self__], depth)),
+    (AbstractSet, lambda value, depth: sorted((_plain(each, depth) for each in value), key=str)),
+    (Sequence, lambda value, depth: [_plain(each, depth) for each in value]),
+    (partial, lambda value, depth: _plain([value.func, value.args, value.keywords], depth)),
+    (MethodType, lambda value, depth: _plain([value.__func__, value.__self__], depth)),
     (FunctionType, _of_function),
     (BuiltinFunctionType | MethodDescriptorType, lambda value, _: value.__qualname__),
     ((Requirement, Repair), _of_attributes),

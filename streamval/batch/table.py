@@ -347,12 +347,12 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
 def _check_same(before: Mapping[str, str], now: Mapping[str, str], path: Path) -> None:
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if changed:
-        told = "; ".join(
+        changes = "; ".join(
             f"{name} was {before.get(name, 'not there')}, and is {now.get(name, 'not there')}"
             for name in changed
         )
         raise UsageError(
-            f"the pipeline has changed since {path} was begun ({told}): name another file for its "
+            f"the pipeline has changed since {path} was begun ({changes}): name another file for its "
             f"results, or delete both to begin anew"
         )
 
@@ -363,10 +363,10 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _told(path, error) from error
+        raise _with_advice(path, error) from error
 
 
-def _told(path: Path, error: sqlite3.Error) -> UsageError:
+def _with_advice(path: Path, error: sqlite3.Error) -> UsageError:
     code: Any = getattr(error, "sqlite_errorcode", None)
     match (code or 0) & 0xFF:
         case sqlite3.SQLITE_FULL:

@@ -108,7 +108,7 @@ def _as_message(message: BaseMessage) -> Message:
 
 def _as_chunk(event: Event, ends: list[int]) -> ChatGenerationChunk | None:
     """Return an event as a chunk of a chat model, text or metadata; `None` for most."""
-    text, told, usage = "", None, None
+    text, extra, usage = "", None, None
     metadata: dict[str, Any] = {}
     match event:
         case ChunkEvent():
@@ -117,7 +117,7 @@ def _as_chunk(event: Event, ends: list[int]) -> ChatGenerationChunk | None:
             ends.append((ends[-1] if ends else 0) + len(text))
         case RetryEvent():
             del ends[event.keep_chunks :]
-            told = {
+            extra = {
                 "keep_chunks": event.keep_chunks,
                 "keep_characters": ends[-1] if ends else 0,
                 "reason": event.reason,
@@ -125,15 +125,15 @@ def _as_chunk(event: Event, ends: list[int]) -> ChatGenerationChunk | None:
         case StreamingDoneEvent() if event.finish_reason:
             metadata["finish_reason"] = event.finish_reason
         case CompletedEvent():
-            told = {"success": event.success}
+            extra = {"success": event.success}
             if not event.success:
                 metadata["finish_reason"] = "content_filter"
             read, written = event.usage.prompt_tokens or 0, event.usage.completion_tokens
             usage = UsageMetadata(
                 input_tokens=read, output_tokens=written, total_tokens=read + written
             )
-    if told is not None:
-        metadata["streamval"] = [{"type": event.type, **told}]
+    if extra is not None:
+        metadata["streamval"] = [{"type": event.type, **extra}]
     if not (text or metadata):
         return None
     message = AIMessageChunk(content=text, response_metadata=metadata, usage_metadata=usage)

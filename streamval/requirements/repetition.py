@@ -15,19 +15,7 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9ff
 
 
 class NoRepetition(ChunkRule):
-    """Forbids chunks that repeat an earlier chunk. Case, spacing and punctuation are ignored.
-
-    Stops a small model's loop at its first repetition. Every verdict is pass or fail, so
-    `hold` has no effect.
-
-    Args:
-        min_words: Shorter chunks ("Yes.") may be repeated.
-        remember: How many chunks back to compare with.
-
-    Example:
-        >>> NoRepetition().description
-        'never say the same thing twice'
-    """
+    """Forbids chunks that repeat an earlier chunk; made by `no_repetition`."""
 
     judges = str
     whole_chunking = "sentence"
@@ -57,24 +45,7 @@ class NoRepetition(ChunkRule):
 
 
 class NoLoop(ChunkRule):
-    """Forbids loops: the same words again and again without a break, within or across sentences.
-
-    Judges word by word. A requirement sees only what the pipeline's chunks bring it, so a loop that
-    never ends its sentence is cut only where the pipeline's `chunking` is ``"word"`` or `None`. Every
-    verdict is pass or fail, so `hold` has no effect.
-
-    Args:
-        times: The number of turns that make a loop.
-        min_words: The fewest words of a loop, all turns together ("no, no, no" is no loop).
-        max_period: The longest turn that is looked for, in words.
-
-    Raises:
-        UsageError: If `times` is below 2.
-
-    Example:
-        >>> NoLoop(times=3).description
-        'never go round in circles'
-    """
+    """Forbids loops; made by `no_loop`."""
 
     judges = str
 
@@ -122,7 +93,10 @@ class NoLoop(ChunkRule):
 
 
 def no_repetition(*, min_words: int = 3, remember: int = 256, **options: Any) -> Requirement:
-    """Forbid chunks that repeat an earlier one; see `NoRepetition`.
+    """Forbid chunks that repeat an earlier chunk. Case, spacing and punctuation are ignored.
+
+    Stops a small model's loop at its first repetition. Every verdict is pass or fail, so
+    `hold` has no effect.
 
     Args:
         min_words: Shorter chunks ("Yes.") may be repeated.
@@ -138,11 +112,15 @@ def no_repetition(*, min_words: int = 3, remember: int = 256, **options: Any) ->
 def no_loop(
     *, times: int = 3, min_words: int = 9, max_period: int = 24, **options: Any
 ) -> Requirement:
-    """Forbid words that are repeated again and again without a break; see `NoLoop`.
+    """Forbid loops: the same words again and again without a break, within or across sentences.
+
+    Judges word by word. A requirement sees only what the pipeline's chunks bring it, so a loop that
+    never ends its sentence is cut only where the pipeline's `chunking` is ``"word"`` or `None`. Every
+    verdict is pass or fail, so `hold` has no effect.
 
     Args:
         times: The number of turns that make a loop.
-        min_words: The fewest words of a loop, all turns together.
+        min_words: The fewest words of a loop, all turns together ("no, no, no" is no loop).
         max_period: The longest turn that is looked for, in words.
 
     Raises:

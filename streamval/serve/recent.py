@@ -66,8 +66,8 @@ def _row(run_id: str, shown: Broadcast) -> str:
         seconds(now["seconds"]),
         shown.view.text[:120],
     ]
-    told = "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
-    return f'<tr><td><a href="/runs/{run_id}/">{run_id[:8]}</a></td>{told}</tr>'
+    content = "".join(f"<td>{escaped(cell)}</td>" for cell in cells)
+    return f'<tr><td><a href="/runs/{run_id}/">{run_id[:8]}</a></td>{content}</tr>'
 
 
 def key_in(authorization: str | None) -> str | None:
