@@ -12,7 +12,7 @@ from streamval.structured.reader import JSONReader
 from streamval.types.chunks import Chunk
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, init=False)
 class JSONDelta(Chunk):
     """A chunk of JSON with its parse events, so that it is parsed only once.
 
@@ -33,13 +33,10 @@ class JSONDelta(Chunk):
         reading: Reading | None = None,
     ) -> None:
         Chunk.__init__(self, text, index, start, end, separator, attempt)
-        _set_reading(self, reading)
+        self.__dict__["reading"] = reading
 
 
-_set_reading = vars(JSONDelta)["reading"].__set__
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JSONChunk(JSONDelta):
     """A chunk of JSON that ends with a value.
 

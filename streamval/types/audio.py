@@ -92,7 +92,7 @@ class PCM:
         return 20 * log10(sqrt(squares / len(samples)) / self.full_scale)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AudioChunk(Chunk):
     """A chunk of sound. `start` and `end` are offsets in bytes.
 
