@@ -35,13 +35,7 @@ class Chunk:
     attempt: int = 1
 
     def __init__(
-        self,
-        text: str,
-        index: int,
-        start: int,
-        end: int,
-        separator: str = "",
-        attempt: int = 1,
+        self, text: str, index: int, start: int, end: int, separator: str = "", attempt: int = 1
     ) -> None:
         # Made for each chunk: as in `PartialValidationResult`, half the time of a generated `__init__`.
         own = self.__dict__
