@@ -52,6 +52,22 @@ class JSONChunk(JSONDelta):
     ends: bool = False
 
 
+def cuts_json(chunking: object) -> bool:
+    """Return whether a value of `chunking=` cuts JSON, so that its chunks have been parsed.
+
+    Example:
+        >>> cuts_json("json"), cuts_json("sentence")
+        (True, False)
+    """
+    is_delta = chunking is JSONDeltaChunker or isinstance(chunking, JSONDeltaChunker)
+    return is_delta or cuts_json_values(chunking)
+
+
+def cuts_json_values(chunking: object) -> bool:
+    """Return whether a value of `chunking=` makes each value in JSON a chunk."""
+    return chunking in ("json", JSONChunker) or isinstance(chunking, JSONChunker)
+
+
 class JSONDeltaChunker:
     """Returns each delta as a chunk, as `DeltaChunker` does, and parses it as JSON.
 

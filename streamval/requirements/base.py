@@ -66,6 +66,10 @@ class Requirement:
     """Whether each chunk comes with the raw text before it (mostly whitespace), so that joined they
     are the output. For a subclass that parses."""
 
+    judges_all: bool = False
+    """Whether it judges whatever is delivered. Of JSON, a requirement judges the strings, decoded, each as
+    one chunk; with this, the keys and numbers too."""
+
     reads_json: bool = False
     """Whether it takes a chunk that has been parsed as JSON (`JSONDelta`) in place of its text."""
 

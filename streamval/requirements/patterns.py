@@ -38,6 +38,7 @@ class ForbiddenPattern(ChunkRule):
     """
 
     judges = str
+    judges_all = True
 
     def __init__(self, pattern: re.Pattern[str], description: str, **options: Any) -> None:
         super().__init__(description, **options)

@@ -39,6 +39,7 @@ class NoLeak(ChunkRule):
     """
 
     judges = str
+    judges_all = True
 
     def __init__(
         self, description: str, find: Find, unfinished: re.Pattern[str], **options: Any

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from copy import copy, deepcopy
 from dataclasses import dataclass
+from typing import TypeVar
 
 from streamval.chunkers.base import Chunker
-from streamval.chunkers.chunking import start_chunker
+from streamval.chunkers.chunking import Chunking, start_chunker
+from streamval.chunkers.json import cuts_json, cuts_json_values
 from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
+from streamval.validation.json_prose import JSONProse
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class LaneState:
     """
 
     requirement: Requirement
-    chunker: Chunker | None = None
+    chunker: Chunker | JSONProse | None = None
     base: int = 0
 
     def copied(self) -> LaneState:
@@ -64,12 +67,26 @@ class Checkpoints:
         return None if state is None else state.copied()
 
 
-def copied(chunker: Chunker | None) -> Chunker | None:
+C = TypeVar("C", Chunker, JSONProse, Chunker | JSONProse | None)
+
+
+def copied(chunker: C) -> C:
     """Return an independent copy: deep, unless the chunker has a `__copy__`."""
     return copy(chunker) if hasattr(type(chunker), "__copy__") else deepcopy(chunker)
 
 
-def fresh(requirement: Requirement, base: int) -> LaneState:
-    """Return the state of a lane that has judged nothing yet."""
-    chunker = None if requirement.chunking is None else start_chunker(requirement.chunking)
+def fresh(requirement: Requirement, base: int, chunking: Chunking = None) -> LaneState:
+    """Return the state of a lane that has judged nothing yet.
+
+    Args:
+        requirement: The original.
+        base: Offset in the raw text at which judging begins.
+        chunking: How the pipeline cuts. Of JSON, a requirement for prose judges the strings.
+    """
+    own = requirement.chunking
+    chunker: Chunker | JSONProse | None = None if own is None else start_chunker(own)
+    raw = requirement.reads_json or (requirement.verbatim and not requirement.judges_all)
+    if cuts_json(chunking) and not raw and requirement.judges is not bytes:
+        everything = requirement.judges_all
+        chunker = JSONProse(own, keys=everything, scalars=everything or cuts_json_values(chunking))
     return LaneState(copy(requirement), chunker, base)

@@ -39,6 +39,7 @@ from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
 from streamval.types.results import UNKNOWN, PartialValidationResult
 from streamval.validation.checkpoints import LaneState, copied, fresh
+from streamval.validation.json_prose import JSONProse
 from streamval.validation.options import FanOptions
 from streamval.validation.verdicts import Row
 
@@ -60,7 +61,7 @@ class Cut(NamedTuple):
 
     pieces: Sequence[Chunk]
     error: BaseException | None = None
-    chunker_after: Chunker | None = None
+    chunker_after: Chunker | JSONProse | None = None
 
 
 class Judgement:
@@ -79,7 +80,9 @@ class Judgement:
 
     awaited: Awaitable[object]
 
-    def __init__(self, row: Row, left: Iterator[Chunk], chunker_after: Chunker | None) -> None:
+    def __init__(
+        self, row: Row, left: Iterator[Chunk], chunker_after: Chunker | JSONProse | None
+    ) -> None:
         self.row = row
         self.left = left
         self.piece = row.chunk
@@ -111,7 +114,9 @@ class Lane:
 
     def __init__(self, position: int, requirement: Requirement, options: FanOptions) -> None:
         checkpoints = options.checkpoints
-        state = (checkpoints and checkpoints.start(position)) or fresh(requirement, options.start)
+        state = (checkpoints and checkpoints.start(position)) or fresh(
+            requirement, options.start, options.chunking
+        )
         clone = state.requirement
         validate: Any = clone.stream_validate
         self.position = position
@@ -131,7 +136,9 @@ class Lane:
         self._chunker = state.chunker
         self._base = state.base
         # Whether a piece of its own chunker never reaches across the pipeline's chunks.
-        self._nested = finer(requirement.chunking, options.chunking)
+        self._nested = not isinstance(state.chunker, JSONProse) and finer(
+            requirement.chunking, options.chunking
+        )
         self._cuts: dict[int, Cut] = {}
         self._one_piece = not (self._chunker or clone.hold or checkpoints is not None)
 
@@ -247,14 +254,17 @@ class Lane:
             return piece
         return piece.separator + piece.text
 
-    def _cut(self, chunk: Chunk, chunker: Chunker | None) -> Cut:
+    def _cut(self, chunk: Chunk, chunker: Chunker | JSONProse | None) -> Cut:
         if chunker is None:
             return Cut((chunk,) if chunk.text else ())
         try:
-            pieces: Sequence[Chunk] = chunker.feed(chunk.separator + chunk.text)
+            if isinstance(chunker, JSONProse):
+                pieces: Sequence[Chunk] = chunker.take(chunk)
+            else:
+                pieces = chunker.feed(chunk.separator + chunk.text)
             if self._nested or not chunk.text:
                 pieces = [*pieces, *chunker.flush()]
-            if self._base:
+            if self._base and not isinstance(chunker, JSONProse):
                 pieces = [shifted(piece, self._base) for piece in pieces]
             after = None if self._checkpoints is None else copied(chunker)
             return Cut(pieces, None, after)

@@ -49,7 +49,7 @@ async def test_other_requirements_and_chunkings_go_with_it():
         Spoken(*deltas(TEXT)), format=Town, requirements=[judge], chunking="json"
     ).start("A city.")
     events = await watch(run)
-    assert judge.asked[:2] == ['"Rome"', "3"]
+    assert judge.asked[:2] == ["Rome", "3"]
     assert (await run).success
     assert {len(e.results) for e in events if e.type == "quick_check"} == {2}
     failing = sv.Pipeline(

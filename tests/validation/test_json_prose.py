@@ -1,0 +1,110 @@
+"""What requirements for prose see of JSON."""
+
+import json
+
+import pytest
+
+import streamval as sv
+from streamval.chunkers.json import JSONDeltaChunker
+from streamval.validation.json_prose import JSONProse
+
+
+class Seen(sv.ChunkRule):
+    """Notes what it was asked."""
+
+    def __init__(self, **options):
+        super().__init__("seen", **options)
+        self.seen = []
+
+    def check(self, chunk):
+        self.seen.append(chunk)
+        return "acme" not in chunk.lower(), "it names a competitor"
+
+
+TEXT = 'Here: {"a": "We like \\u0061cme.", "n": 41, "list": ["One. Two.", true, null]} Thanks!'
+
+
+def pieces_of(text, size, **options):
+    prose, chunker = JSONProse(**options), JSONDeltaChunker()
+    found = []
+    for at in range(0, len(text), size):
+        for chunk in chunker.feed(text[at : at + size]):
+            found += prose.take(chunk)
+    return found + prose.flush()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_each_string_is_one_chunk_decoded_and_so_is_text_around_it(size):
+    assert [piece.text for piece in pieces_of(TEXT, size)] == [
+        "Here:",
+        "We like acme.",
+        "One. Two.",
+        "Thanks!",
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_pieces_know_their_place_in_the_raw_text(size):
+    for piece in pieces_of(TEXT, size):
+        raw = TEXT[piece.start : piece.end]
+        assert piece.text in (raw, json.loads(raw) if raw.startswith('"') else raw)
+
+
+def test_keys_and_numbers_too_where_asked_and_strings_are_cut_further():
+    found = [piece.text for piece in pieces_of(TEXT, 5, chunking="word", keys=True, scalars=True)]
+    assert found == ["Here:", "a", "We", "like", "acme.", "n", "41", "list"] + [
+        "One.", "Two.", "true", "null", "Thanks!",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("chunking", ["sentence", None, "json"])
+async def test_a_function_judges_each_string_of_typed_output(chunking):
+    """Pieces such as "ac" and "me" hid the word, and nothing judged the whole."""
+    rule = sv.stream_check(lambda text: ("acme" not in text.lower(), "a competitor"))
+    backend = sv.ScriptedBackend('{"says": "Buy Acme now."}', token_size=2)
+    result = await sv.Pipeline(
+        backend, requirements=[rule], chunking=chunking, format=dict[str, str]
+    ).run("go")
+    assert [str(failure.reason) for failure in result.failures] == ["a competitor"]
+
+
+async def test_a_judge_is_asked_once_a_string():
+    rule = Seen()
+    backend = sv.ScriptedBackend(json.dumps({"a": "word " * 40, "b": "Fine."}), token_size=3)
+    with pytest.warns(sv.errors.SharedStateWarning):
+        await sv.Pipeline(backend, requirements=[rule], format=dict[str, str]).run("go")
+    assert [text.strip() for text in rule.seen] == [("word " * 40).strip(), "Fine."]
+
+
+async def test_an_escape_hides_no_key_and_nothing_of_it_is_delivered():
+    key = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
+    hidden = "".join(f"\\u{ord(char):04x}" for char in key)
+    backend = sv.ScriptedBackend(f'{{"a": "fine", "{hidden}": 1}}', token_size=4)
+    pipeline = sv.Pipeline(
+        backend, requirements=[sv.requirements.no_secrets()], format=dict[str, str | int]
+    )
+    result = await pipeline.run("go")
+    assert not result.success
+    assert "\\u0067" not in result.text
+
+
+async def test_a_repair_goes_on_within_json():
+    answers = ['{"a": "One.", "b": "Acme."', '"Two."}', '{"a": "One.", "b": "Two."}']
+    backend = sv.ScriptedBackend(answers, token_size=3)
+    rule = sv.stream_check(lambda text: "Acme" not in text, "no Acme")
+    pipeline = sv.Pipeline(
+        backend, requirements=[rule], format=dict[str, str], retry=sv.Repair(loop_budget=3)
+    )
+    result = await pipeline.run("go")
+    assert result.success
+    assert result.parsed == {"a": "One.", "b": "Two."}
+
+
+def test_a_bracket_that_begins_no_json_holds_back_little():
+    prose, chunker = JSONProse(), JSONDeltaChunker()
+    found = []
+    for delta in ["See [note. ", *["More of it. "] * 1000]:
+        found += [piece.text for chunk in chunker.feed(delta) for piece in prose.take(chunk)]
+    assert len(found) > 900
+    found += [piece.text for piece in prose.flush()]
+    assert found == ["See [note.", *["More of it."] * 1000]
