@@ -10,6 +10,7 @@ from dataclasses import replace
 from streamval.chunkers.base import Chunker
 from streamval.chunkers.chunking import Chunking, start_chunker
 from streamval.chunkers.json import JSONChunk, JSONDelta
+from streamval.structured.escapes import unescaped
 from streamval.structured.json_events import JSONEvent
 from streamval.structured.reader import CERTAIN_AFTER
 from streamval.types.chunks import Chunk
@@ -19,12 +20,17 @@ class JSONProse:
     """Takes chunks of JSON, and returns the text in them: each string as one chunk, decoded.
 
     Such a chunk is a `JSONChunk`: it has the value and its path, and its `start` and `end` are the
-    place of the value in the raw text. Text around the JSON, such as a preamble, is cut as prose.
+    place of the value in the raw text. Text around the JSON, such as a preamble, is cut as prose; so is
+    what follows where the JSON breaks off.
 
     Args:
         chunking: How a string is cut further; by default it is not cut. No chunk reaches across strings.
         keys: Whether keys are chunks too, for a requirement that judges whatever is delivered.
         scalars: Whether numbers, true, false and null are chunks too.
+
+    Attributes:
+        settled: The offset in the raw text up to which every string has been returned: a string that is
+            being written may still fail, so none of it should be delivered.
 
     Example:
         >>> from streamval.chunkers.json import JSONDeltaChunker
@@ -42,49 +48,59 @@ class JSONProse:
         self._chunking = chunking
         self._keys = keys
         self._scalars = scalars
-        self._around = start_chunker("sentence" if chunking is None else chunking)
+        self._around = self._prose_chunker()
         self._around_from: int | None = None  # where `_around` began, in the raw text
-        # Text from a bracket on that may begin the JSON.
-        self._uncertain = ""
+        # Text that may turn out to be, or not to be, JSON: what no event and no piece has settled.
+        self._pending: list[str] = []
         self._end = 0
         self._depth = 0
+        self._broken = False
+        self.settled = 0
 
     def take(self, chunk: Chunk) -> list[Chunk]:
         """Return the pieces of text that a chunk completes."""
-        text = chunk.separator + chunk.text
-        begin = chunk.end - len(text)
+        self._pending.append(chunk.separator + chunk.text)
+        self._end = chunk.end
         reading = chunk.reading if isinstance(chunk, JSONDelta) else None
+        events = [] if reading is None else reading.events
+        self._broken = self._broken or (reading is not None and reading.error is not None)
+        if self._depth and not events and not self._broken:
+            return []  # a string that goes on
+        raw = "".join(self._pending)
+        begin = at = chunk.end - len(raw)
         pieces: list[Chunk] = []
-        at = 0  # where text outside of the JSON goes on
-        for event in () if reading is None else reading.events:
+        for event in events:
             if event.kind in ("start_object", "start_array"):
                 if not self._depth:
-                    before = self._uncertain + text[at:]
-                    size = event.start - (begin + at - len(self._uncertain))
-                    self._uncertain = ""
-                    pieces += self._cut_around(before[:size], event.start - size)
-                    pieces += self._end_around()
+                    pieces += self._end_around(raw[at - begin : event.start - begin], at)
                 self._depth += 1
             elif event.kind == "end":
                 self._depth -= 1
-                at = event.end - begin
             else:
                 pieces += self._inside(event)
-        if not self._depth:
-            pieces += self._outside(text[at:], begin + at)
+            at = self.settled = event.end
+        if self._broken or not self._depth:
+            outside = raw[at - begin :]
+            size = len(outside) if self._broken else _certain_size(outside)
+            pieces += self._cut_around(outside[:size], at)
+            at += size
+        self._pending = [raw[at - begin :]]
+        if pieces:
+            self.settled = max(self.settled, pieces[-1].end)
         return pieces
 
     def flush(self) -> list[Chunk]:
-        """Return the rest of the text behind the JSON."""
-        pieces = self._cut_around(self._uncertain, self._end - len(self._uncertain))
-        self._uncertain = ""
-        return pieces + self._end_around()
+        """Return the rest of the text: behind the JSON, or from where it breaks off."""
+        rest = "".join(self._pending)
+        self._pending = []
+        return self._end_around(rest, self._end - len(rest))
 
     def __copy__(self) -> JSONProse:
         twin: JSONProse = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         around = self._around
         twin._around = copy(around) if hasattr(type(around), "__copy__") else deepcopy(around)
+        twin._pending = self._pending.copy()
         return twin
 
     def _inside(self, event: JSONEvent) -> list[Chunk]:
@@ -94,44 +110,46 @@ class JSONProse:
         if not (self._keys if event.kind == "key" else is_text or self._scalars):
             return []
         text = value if is_text else json.dumps(value)
-        whole = JSONChunk(text, 0, event.start, event.end, path=event.path, value=value)
+        if not text.strip():
+            return []
+        whole: Chunk = JSONChunk(text, 0, event.start, event.end, path=event.path, value=value)
         if self._chunking is None:
-            return [whole] if text.strip() else []
-        return [replace(whole, text=piece.text) for piece in _all(self._chunking, text)]
+            return [whole]
+        chunker = start_chunker(self._chunking)
+        texts = [piece.text for piece in (*chunker.feed(text), *chunker.flush())]
+        # Only the last piece covers the value: none of it is delivered before.
+        begun = [replace(whole, text=text, end=event.start) for text in texts[:-1]]
+        return begun + [replace(whole, text=text) for text in texts[-1:]]
 
-    def _outside(self, text: str, begin: int) -> list[Chunk]:
-        """Cut text outside of the JSON, but keep it from a bracket on."""
-        self._end = begin + len(text)
-        held = len(self._uncertain)
-        text = self._uncertain + text
-        bracket = _BRACKET.search(text)
-        if bracket is not None and len(text) - bracket.start() > CERTAIN_AFTER:  # it began none
-            bracket = _BRACKET.search(text, len(text) - CERTAIN_AFTER)
-        size = len(text) if bracket is None else bracket.start()
-        self._uncertain = text[size:]
-        return self._cut_around(text[:size], begin - held)
+    def _prose_chunker(self) -> Chunker:
+        return start_chunker("sentence" if self._chunking is None else self._chunking)
 
     def _cut_around(self, text: str, begin: int) -> list[Chunk]:
+        """Cut text outside of the JSON."""
         if not text:
             return []
         if self._around_from is None:
             self._around_from = begin
         return self._placed(self._around.feed(text))
 
-    def _end_around(self) -> list[Chunk]:
-        pieces = self._placed(self._around.flush())
-        self._around = start_chunker("sentence" if self._chunking is None else self._chunking)
+    def _end_around(self, text: str, begin: int) -> list[Chunk]:
+        """Cut the last text before the JSON, or before the end."""
+        pieces = self._cut_around(text, begin) + self._placed(self._around.flush())
+        self._around = self._prose_chunker()
         self._around_from = None
         return pieces
 
     def _placed(self, pieces: list[Chunk]) -> list[Chunk]:
         by = self._around_from or 0
-        return [replace(piece, start=piece.start + by, end=piece.end + by) for piece in pieces]
+        return [
+            replace(p, text=unescaped(p.text), start=p.start + by, end=p.end + by) for p in pieces
+        ]
 
 
 _BRACKET = re.compile(r"[\[{]")
 
 
-def _all(chunking: Chunking, text: str) -> list[Chunk]:
-    chunker: Chunker = start_chunker(chunking)
-    return [*chunker.feed(text), *chunker.flush()]
+def _certain_size(text: str) -> int:
+    """Return the length of the text before a bracket that may begin the JSON."""
+    found = _BRACKET.search(text, max(len(text) - CERTAIN_AFTER, 0))
+    return len(text) if found is None else found.start()

@@ -57,11 +57,13 @@ class Cut(NamedTuple):
         pieces: The chunk itself, or the pieces from the lane's own chunker.
         error: The chunker's exception, if it raised.
         chunker_after: A copy of the chunker as it was then, where checkpoints are kept.
+        settled: Of JSON, the offset up to which it has been judged once these pieces have.
     """
 
     pieces: Sequence[Chunk]
     error: BaseException | None = None
     chunker_after: Chunker | JSONProse | None = None
+    settled: int | None = None
 
 
 class Judgement:
@@ -194,6 +196,8 @@ class Lane:
         judgement = Judgement(row, iter(cut.pieces), cut.chunker_after)
         if self.requirement.hold:
             row.cover(self.position, 0)  # nothing has passed yet, so nothing is released
+        elif cut.settled is not None:
+            row.cover(self.position, cut.settled)
         if cut.error is not None:
             judgement.outcome = self._outcome_of(cut.error, row.chunk)
         return self._advance(judgement)
@@ -267,7 +271,8 @@ class Lane:
             if self._base and not isinstance(chunker, JSONProse):
                 pieces = [shifted(piece, self._base) for piece in pieces]
             after = None if self._checkpoints is None else copied(chunker)
-            return Cut(pieces, None, after)
+            settled = chunker.settled if isinstance(chunker, JSONProse) else None
+            return Cut(pieces, None, after, settled)
         except BaseException as error:  # `on_error` decides the outcome
             return Cut((), error)
 

@@ -108,3 +108,33 @@ def test_a_bracket_that_begins_no_json_holds_back_little():
     assert len(found) > 900
     found += [piece.text for piece in prose.flush()]
     assert found == ["See [note.", *["More of it."] * 1000]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+async def test_nothing_of_a_string_is_delivered_before_it_was_judged(size):
+    text = json.dumps({"fine": "Yes.", "bad": "We recommend Acme to you."})
+    delivered = []
+    rule = sv.stream_check(lambda text: "Acme" not in text, "no Acme")
+    backend = sv.ScriptedBackend(text, token_size=size)
+    pipeline = sv.Pipeline(backend, requirements=[rule], format=dict[str, str])
+    async with pipeline.start("go") as run:
+        async for chunk in run.chunks():
+            delivered.append(chunk.text)
+    assert not (await run).success
+    assert "We" not in "".join(delivered)
+    assert size > 4 or "Yes." in "".join(delivered)
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": "We like \\u0041cme and', '{"a": 1 "We like Acme"}', '{"a": 1}\n{"b": "\\u0041cme"}'],
+)
+def test_json_that_breaks_off_or_is_none_is_judged_as_prose(text, size):
+    assert "Acme" in "".join(piece.text for piece in pieces_of(text, size))
+
+
+def test_cost_is_linear_in_one_long_string_and_in_one_long_delta():
+    """Each took minutes where every delta, or every value, copies all text before it."""
+    assert len(pieces_of(json.dumps(["x" * 400_000]), 4)) == 1
+    assert len(pieces_of(json.dumps(["x"] * 40_000), 10**9)) == 40_000
