@@ -70,6 +70,10 @@ class Requirement:
     """Whether it judges whatever is delivered. Of JSON, a requirement judges the strings, decoded, each as
     one chunk; with this, the keys and numbers too."""
 
+    longer_chunks: bool = False
+    """Whether the pipeline's chunks will do in place of those of `chunking`, where they do not cut through
+    them."""
+
     reads_json: bool = False
     """Whether it takes a chunk that has been parsed as JSON (`JSONDelta`) in place of its text."""
 

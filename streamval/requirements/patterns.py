@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from streamval.errors import UsageError
+from streamval.requirements.as_read import forms_of, visible
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed, quoted
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
@@ -30,8 +31,12 @@ language is `CERTAIN`; each of five foreign sentences is below 1e-7.
 """
 
 
+ROOM = 64
+"""Characters of markup that may stand in a phrase."""
+
+
 class ForbiddenPattern(ChunkRule):
-    """Forbids matches of a pattern. Fails with the chunk that matches.
+    """Forbids matches of a pattern in a chunk: as it is written, without escapes, and as it is read.
 
     A match that reaches across chunks is found at the end of the stream, unless the requirement
     has a coarser `chunking` of its own. Every verdict is pass or fail, so `hold` has no effect.
@@ -46,20 +51,57 @@ class ForbiddenPattern(ChunkRule):
 
     def check(self, chunk: str) -> PartialValidationResult:
         """Search the chunk."""
-        found = self._pattern.search(chunk)
-        return failed(f"it says {found.group()!r}") if found else PASS
+        for form in forms_of(chunk):
+            if found := self._pattern.search(form):
+                return failed(f"it says {found.group()!r}")
+        return PASS
 
     def check_whole(self, text: str) -> PartialValidationResult:
         """Search the whole text, for a match across chunks."""
-        return self.check(text)
+        return ForbiddenPattern.check(self, text)
+
+
+class ForbiddenWords(ForbiddenPattern):
+    """Forbids words, and phrases of several words. Fails with the chunk that completes one.
+
+    A chunk whose end may begin a phrase is unknown and so, with `hold` (the default), not delivered
+    before the words that settle it.
+    """
+
+    verbatim = True
+    longer_chunks = True
+
+    def __init__(self, phrases: list[str], **options: Any) -> None:
+        names = " or ".join(f'"{phrase}"' for phrase in phrases)
+        split = [visible(phrase).split() for phrase in phrases]
+        begun = [words[:size] for words in split for size in range(1, len(words))]
+        options = {"check_only": True, "chunking": "word", "hold": True, **options}
+        super().__init__(_whole_words(split), f"never say {names}", **options)
+        self._begun = _whole_words(begun, at_the_end=True) if begun else None
+        self._room = 2 * max(map(len, phrases)) + ROOM
+        self._tail = ""
+
+    def check(self, chunk: str) -> PartialValidationResult:
+        """Search the chunk, together with the beginning of a phrase before it."""
+        text = self._tail + chunk
+        verdict = super().check(text)
+        if self._begun is None or verdict.success == "fail":
+            return verdict
+        if not any(self._begun.search(form) for form in forms_of(text[-self._room :])):
+            self._tail = ""
+            return verdict
+        if len(text) > self._room:  # from a whole word on, as half of one may be another word
+            text = text[-self._room :].split(maxsplit=1)[-1]
+        self._tail = text
+        return UNKNOWN
 
 
 def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
     """Forbid words and phrases, in any case, as whole words.
 
-    They are never put into a prompt, as naming a word invites it. A chunk is judged by itself, so
-    the chunks must not cut through words: with a pipeline chunking of `None`, give it
-    ``chunking="word"`` (which sees no phrases before the end).
+    They are never put into a prompt, as naming a word invites it. The text is judged as it is written
+    and as it is read: without Markdown, tags, entities, escapes and characters that do not show. An
+    underscore is no letter. Nothing of a phrase is delivered, wherever the pipeline cuts.
 
     Args:
         words: Words and phrases, in any order.
@@ -71,10 +113,7 @@ def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
         >>> forbidden_words(["basically", "in order to"]).description
         'never say "basically" or "in order to"'
     """
-    phrases = _phrases("forbidden_words", words)
-    names = " or ".join(f'"{phrase}"' for phrase in phrases)
-    options = {"check_only": True, **options}
-    return ForbiddenPattern(_whole_words(phrases), f"never say {names}", **options)
+    return ForbiddenWords(_phrases("forbidden_words", words), **options)
 
 
 def forbidden_pattern(pattern: str, description: str | None = None, **options: Any) -> Requirement:
@@ -161,7 +200,7 @@ class RequiredWords(ChunkRule):
     def __init__(self, phrases: list[str], **options: Any) -> None:
         names = " and ".join(f'"{phrase}"' for phrase in phrases)
         super().__init__(f"say {names}", **options)
-        self._wanted = tuple((phrase, _whole_words([phrase])) for phrase in phrases)
+        self._wanted = tuple((p, _whole_words([visible(p).split()])) for p in phrases)
         self._missing = self._wanted
 
     def check(self, chunk: str) -> PartialValidationResult:
@@ -200,9 +239,11 @@ def _phrases(name: str, words: Iterable[str]) -> list[str]:
     return phrases
 
 
-def _whole_words(phrases: list[str]) -> re.Pattern[str]:
-    alternatives = "|".join(r"\s+".join(map(re.escape, p.split())) for p in phrases)
-    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
+def _whole_words(phrases: list[list[str]], *, at_the_end: bool = False) -> re.Pattern[str]:
+    """Return a pattern of phrases, each a list of words."""
+    alternatives = "|".join(r"\s+".join(map(re.escape, words)) for words in phrases)
+    end = r"\s*\Z" if at_the_end else r"(?![^\W_])"
+    return re.compile(rf"(?<![^\W_])(?:{alternatives}){end}", re.IGNORECASE)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

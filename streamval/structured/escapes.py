@@ -31,4 +31,7 @@ def unescaped(text: str) -> str:
 
 
 def _plain(found: re.Match[str]) -> str:
-    return _CONTROLS.sub(" ", json.loads(f'"{found[0]}"'))
+    escape = found[0]
+    if escape[1] != "u":
+        return escape[1] if escape[1] in '"\\/' else " "
+    return _CONTROLS.sub(" ", json.loads(f'"{escape}"'))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from streamval.chunkers.base import Chunker
-from streamval.chunkers.chunking import Chunking, start_chunker
+from streamval.chunkers.chunking import Chunking, finer, start_chunker
 from streamval.chunkers.json import cuts_json, cuts_json_values
 from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
@@ -84,9 +84,19 @@ def fresh(requirement: Requirement, base: int, chunking: Chunking = None) -> Lan
         chunking: How the pipeline cuts. Of JSON, a requirement for prose judges the strings.
     """
     own = requirement.chunking
+    if requirement.longer_chunks and (own == chunking or finer(own, chunking)):
+        own = None
     chunker: Chunker | JSONProse | None = None if own is None else start_chunker(own)
-    raw = requirement.reads_json or (requirement.verbatim and not requirement.judges_all)
-    if cuts_json(chunking) and not raw and requirement.judges is not bytes:
+    if cuts_json(chunking) and _reads_prose(requirement):
         everything = requirement.judges_all
         chunker = JSONProse(own, keys=everything, scalars=everything or cuts_json_values(chunking))
     return LaneState(copy(requirement), chunker, base)
+
+
+def _reads_prose(requirement: Requirement) -> bool:
+    """Return whether a requirement is asked about chunks, and not about raw text or sound."""
+    if requirement.reads_json or requirement.judges is bytes:
+        return False
+    asked = getattr(requirement.stream_validate, "__func__", None)
+    is_asked = asked is not Requirement.stream_validate
+    return is_asked and (requirement.judges_all or not requirement.verbatim)

@@ -38,10 +38,97 @@ async def test_forbidden_words_as_whole_words_in_any_case():
     assert forbidden.check_only
 
 
-async def test_a_phrase_across_chunks_is_found_at_the_end():
-    assert (await streamed(reqs.forbidden_words(["in order to"]), "in order to", chunking="word"))[
-        2
-    ] == ["it says 'in order to'"]
+CHUNKINGS = [
+    None,
+    "word",
+    "line",
+    "sentence",
+    "paragraph",
+    "markdown",
+    sv.chunkers.SentenceChunker(max_chars=20),
+]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize("chunking", CHUNKINGS)
+@pytest.mark.parametrize("space", [" ", "\n", "\n\n", " \t ", "\u00a0"])
+async def test_nothing_of_a_phrase_is_delivered_in_any_chunking(chunking, space, size):
+    """Every phrase was sent with ``chunking="word"``, and one with an empty line in it always."""
+    phrase = space.join(["as", "an", "AI"])
+    rule = sv.forbidden_words(["as an ai", "acme"])
+    delivered, _, _ = await failing(
+        rule, f"Well, just {phrase} model. Bye now.", chunking=chunking, size=size
+    )
+    assert "Well, just".startswith(delivered.strip())
+
+
+@pytest.mark.parametrize("chunking", CHUNKINGS)
+@pytest.mark.parametrize("text", ["Such as an apple. As", "It is as an ACMEist said.", "as an"])
+async def test_the_beginning_of_a_phrase_is_no_phrase(text, chunking):
+    await passing(sv.forbidden_words(["as an ai", "acme"]), text, chunking=chunking)
+
+
+async def test_a_phrase_is_found_where_it_begins_behind_its_own_beginning():
+    rule = sv.forbidden_words(["as an AI"])
+    assert (await failing(rule, "as well, as as an as an AI", chunking="word"))[0] == "as well,"
+
+
+async def test_a_word_is_judged_with_the_chunk_that_ends_it():
+    """Where chunks keep words whole, a word needs no other chunk to be judged."""
+    events = []
+    rule = sv.forbidden_words(["acme"])
+    pipeline = sv.Pipeline(
+        sv.ScriptedBackend("Buy Acme\nnow. More."), requirements=[rule], chunking="line"
+    )
+    async with pipeline.start("x") as run:
+        run.subscribe(lambda event: events.append(event))
+        await run
+    checks = [event for event in events if event.type == "quick_check"]
+    assert [check.verdict for check in checks] == ["fail"]
+
+
+READ_AS_ACME = [
+    *("_Acme_", "__Acme__", "my_acme_plan", "Ac**me**", "*Ac*me", "`Ac`me", "~~Ac~~me", "Ac\\_me"),
+    *("A\u200bcme", "Ac\u00adme", "A\u2060c\ufeffme", "A\ufe0fcme", "A\u034fcme", "A\x00cme"),
+    *("Ａｃｍｅ", "𝐀𝐜𝐦𝐞", "ⓐⓒⓜⓔ", "&#65;cme", "&#x41;cme", "A&shy;cme", "<b>Ac</b>me"),
+    *("Ac<!--so-->me", "[Ac](https://a.org)me", "![Acme](x.png)", '{"a": "\\u0041cme"}'),
+    *(r'```json{"a": "\u0041cme"}```', r'{"in": "{\"a\": \"\\u0041cme\"}"}', r"\u0041\u0063me"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chunking", ["sentence", "word", None])
+@pytest.mark.parametrize("written", READ_AS_ACME)
+async def test_a_word_is_found_as_its_reader_sees_it(written, chunking):
+    text = f"Well, we like {written} best. Bye now."
+    delivered, _, _ = await failing(sv.forbidden_words(["acme"]), text, chunking=chunking, size=2)
+    assert not {"A", "c", "m"} & set(delivered.removeprefix("Well, we like"))
+    assert not await on_the_whole(sv.forbidden_words(["acme"]), text)
+
+
+async def test_letters_have_one_form_in_the_words_and_in_the_text():
+    for word, text in (
+        ("café", "cafe\u0301"),
+        ("cafe\u0301", "café"),
+        ("ﬁne print", "fine  print"),
+    ):
+        assert (await streamed(reqs.forbidden_words([word]), f"A {text} it is."))[0] is False
+    assert (await streamed(reqs.forbidden_words(["acme"]), "Acmeist Pacme АСМЕ"))[0]
+
+
+async def test_a_pattern_is_searched_in_what_is_read_too():
+    assert (await streamed(reqs.forbidden_pattern(r"\d{4}"), "Fine. Pin 1**2**34. No."))[
+        1
+    ] == "Fine."
+    assert (await streamed(reqs.forbidden_pattern(r"\*\*"), "Fine. **No**. No."))[1] == "Fine."
+
+
+@pytest.mark.parametrize(
+    "unit", ["<a ", "](", "[x](", "<!--", "*", "a_", "\\", "&#", "\\u006", "as "]
+)
+async def test_text_of_any_shape_is_searched_in_linear_time(unit):
+    text = unit * (300_000 // len(unit))  # quadratic, it would time out
+    assert await on_the_whole(sv.forbidden_words(["as an AI"]), text)
+    await passing(sv.forbidden_words(["as an AI"]), text[:30_000], chunking="word", size=4000)
 
 
 async def test_patterns():

