@@ -45,7 +45,6 @@ from .requirements.base import simple_validate as simple_validate
 from .requirements.chunk_rule import ChunkRule as ChunkRule
 from .requirements.chunk_rule import stream_check as stream_check
 from .requirements.classifier import classifier as classifier
-from .requirements.hosts import allowed_hosts as allowed_hosts
 from .requirements.limits import char_limit as char_limit
 from .requirements.limits import finished as finished
 from .requirements.limits import sentence_limit as sentence_limit
@@ -56,6 +55,7 @@ from .requirements.patterns import forbidden_words as forbidden_words
 from .requirements.patterns import language as language
 from .requirements.patterns import required_pattern as required_pattern
 from .requirements.patterns import required_words as required_words
+from .requirements.privacy import allowed_hosts as allowed_hosts
 from .requirements.privacy import no_personal_data as no_personal_data
 from .requirements.privacy import no_secrets as no_secrets
 from .requirements.repetition import NoLoop as NoLoop

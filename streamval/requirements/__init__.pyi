@@ -10,7 +10,6 @@ from .by_name import requirement_named as requirement_named
 from .chunk_rule import ChunkRule as ChunkRule
 from .chunk_rule import stream_check as stream_check
 from .classifier import classifier as classifier
-from .hosts import allowed_hosts as allowed_hosts
 from .judge import default_output_to_bool as default_output_to_bool
 from .limits import char_limit as char_limit
 from .limits import finished as finished
@@ -23,6 +22,7 @@ from .patterns import forbidden_words as forbidden_words
 from .patterns import language as language
 from .patterns import required_pattern as required_pattern
 from .patterns import required_words as required_words
+from .privacy import allowed_hosts as allowed_hosts
 from .privacy import no_personal_data as no_personal_data
 from .privacy import no_secrets as no_secrets
 from .repetition import NoLoop as NoLoop

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import regex
 
 from streamval.errors import UsageError
+from streamval.structured.as_read import visible
 
 Find: TypeAlias = "Callable[..., str | None]"
 
@@ -20,18 +21,19 @@ SHORTEST_KEY = 16
 PLACEHOLDER = 8
 """Least number of different characters in a key; with fewer, as in ``ghp_xxxxxxxx``, it is a placeholder."""
 
-# The separator between the groups of a number, the same between all: "**4111** **1111**".
-_BETWEEN = r"[\s.*_·/|-]{1,5}"
-# A card's number as it is written: in one piece, in the groups of the card, or digit by digit.
+# What may stand between the groups of a number: spaces, punctuation, brackets, quotation marks, markers.
+_BETWEEN = r"[\W_]{1,5}"
+# A card's number as it is written: in one piece, in the groups of the card, in halves, or digit by digit.
 # Not behind a decimal point, nor as a part of more digits.
 _CARDS = [
     re.compile(rf"(?<!\d)(?<!\d[.,]){shape}(?!\d)")
     for shape in (
         r"\d{13,19}",
-        rf"\d{{4}}(?P<s>{_BETWEEN})\d{{4}}(?P=s)\d{{4}}(?P=s)\d{{4}}",
-        rf"\d{{4}}(?P<s>{_BETWEEN})(?:\d{{4}}(?P=s)){{3}}\d{{3}}",
-        rf"\d{{4}}(?P<s>{_BETWEEN})\d{{6}}(?P=s)\d{{4,5}}",
-        rf"\d(?P<s>{_BETWEEN})\d(?:(?P=s)\d){{12,17}}",
+        rf"\d{{4}}(?:{_BETWEEN}\d{{4}}){{3}}",
+        rf"\d{{4}}(?:{_BETWEEN}\d{{4}}){{3}}{_BETWEEN}\d{{3}}",
+        rf"\d{{4}}{_BETWEEN}\d{{6}}{_BETWEEN}\d{{4,5}}",
+        rf"\d{{8}}{_BETWEEN}\d{{8}}",
+        rf"\d(?P<s>{_BETWEEN})\d(?:(?P=s)\d){{11,17}}",
     )
 ]
 # The first digits of the networks, and how many each has (ISO/IEC 7812): Visa, Mastercard, American
@@ -42,7 +44,7 @@ _NETWORKS = re.compile(
     r"|62\d{14,17}"
 )
 # Searched from each position, as an invalid one may stand right before a valid one.
-_IBAN = re.compile(r"(?:\b|(?<=IBAN))(?=([A-Z]{2})\d{2}[\s.*_·/|-]{0,5}[A-Z0-9])", re.IGNORECASE)
+_IBAN = re.compile(r"(?:(?<![^\W_])|(?<=IBAN))(?=([A-Z]{2})\d{2})", re.IGNORECASE)
 _EMAIL = re.compile(
     r"(?<![\w.+-])[\w.+-]{1,64}@(?:[^\W_](?:[\w-]{0,62}\.)){1,8}"
     r"(?!(?:png|jpe?g|gif|svg|webp)\b)(?:xn--[a-z0-9-]{2,59}|[^\W\d_]{2,24})"
@@ -52,6 +54,8 @@ _EMAIL = re.compile(
 _INTERNATIONAL = re.compile(r"(?<![\w.,+])00(?=[1-9])")
 _NO_TELEPHONE = re.compile(r"\d{1,2}[-./]\d{1,2}[-./]\d{2,4}|97[89][ -]\d.*")
 _MARKUP = re.compile(r"[*_`]+")
+# More groups than two telephone numbers have, all of them short. Each would be tried as a number.
+_TABLE = re.compile(r"(?<!\d)\d{1,3}(?:[^\w+]\d{1,3}){15,}(?!\d)")
 _FEWEST_DIGITS = 6
 
 LONGEST_NUMBER = 60
@@ -60,12 +64,8 @@ LONGEST_NUMBER = 60
 UNFINISHED_KEY = re.compile(r"-----BEGIN(?: [A-Z0-9]*)*$")
 """Matches a text whose end may continue as a private key (RFC 7468)."""
 
-UNFINISHED_NUMBER = re.compile(
-    r"(?:[+(]|\d)[\d\s()/.*_·|+-]{0,120}$|(?:\b|IBAN)[A-Z]{2}\d{2}[A-Z0-9\s.*_·/|-]{0,160}$",
-    re.IGNORECASE,
-)
-"""Matches a text whose end may continue as a number: digits and separators, a plus, an
-opening bracket, an IBAN's country."""
+_NUMBER_BACKWARDS = re.compile(r"[\d\W_]*")
+_BEGINS_NUMBER = re.compile(r"[\d+(]")
 
 
 def normalised(text: str) -> str:
@@ -78,9 +78,8 @@ def normalised(text: str) -> str:
         >>> normalised("４１１１–11\u200b11\u00a0٣")
         '4111-1111 3'
     """
-    if text.isascii():
-        return text
-    return _ODD.sub(_plain, unicodedata.normalize("NFKC", text))
+    text = visible(text)
+    return text if text.isascii() else _ODD.sub(_plain, text)
 
 
 _ODD = re.compile(r"[^\x00-\x7f]")
@@ -89,8 +88,6 @@ _ODD = re.compile(r"[^\x00-\x7f]")
 def _plain(found: re.Match[str]) -> str:
     char = found[0]
     match unicodedata.category(char):
-        case "Cf":
-            return ""
         case "Pd":
             return "-"
         case "Nd":
@@ -192,6 +189,20 @@ class PersonalData:
                 return kind
         return None
 
+    def may_go_on(self, text: str) -> bool:
+        """Return whether the end of a text may be the beginning of a number.
+
+        It is digits and separators, a plus, an opening bracket, or an IBAN that lacks letters.
+        """
+        backwards = _NUMBER_BACKWARDS.match(text[: -LONGEST_CARD - 1 : -1])
+        if backwards is not None and _BEGINS_NUMBER.search(backwards[0]):
+            return True
+        for found in _IBAN.finditer(text, max(len(text) - LONGEST_IBAN, 0)):
+            size = self._iban_length(found[1].upper())
+            if size and not _next_letters(text, found.start(), size)[0]:
+                return True
+        return False
+
     def _has_card(self, text: str, new: int) -> bool:
         return any(
             _NETWORKS.fullmatch(number := re.sub(r"\D", "", found[0]))
@@ -202,7 +213,7 @@ class PersonalData:
         )
 
     def _has_iban(self, text: str, new: int) -> bool:
-        for found in _IBAN.finditer(text):
+        for found in _IBAN.finditer(text, max(new - LONGEST_IBAN, 0)):
             size = self._iban_length(found[1].upper())
             letters, end = _next_letters(text, found.start(), size)
             if size and end > new and self._iban.is_valid(letters):
@@ -221,13 +232,17 @@ class PersonalData:
         begin = text.find(" ", new - LONGEST_NUMBER) + 1 if new > LONGEST_NUMBER else 0
         return any(
             not _NO_TELEPHONE.fullmatch(found.raw_string)
-            for spelled in _spellings(_MARKUP.sub("", text[begin:]))
+            for spelled in _spellings(_TABLE.sub(" ", _MARKUP.sub("", text[begin:])))
+            if self._region is not None or "+" in spelled  # or there is no number in it
             for found in self._telephones(spelled, self._region)
         )
 
 
 LONGEST_CARD = 120
 """Characters of the longest way to write a card's number: digit by digit."""
+
+LONGEST_IBAN = 204
+"""Characters of the longest way to write an IBAN: 34 letters (ISO 13616) with up to five characters behind each."""
 
 
 def _next_letters(text: str, start: int, size: int) -> tuple[str, int]:

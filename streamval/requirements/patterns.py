@@ -8,9 +8,9 @@ from functools import cache
 from typing import Any
 
 from streamval.errors import UsageError
-from streamval.requirements.as_read import forms_of, visible
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed, quoted
+from streamval.structured.as_read import forms_of, visible
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
 
 ENOUGH = 40

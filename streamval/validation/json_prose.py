@@ -10,7 +10,7 @@ from dataclasses import replace
 from streamval.chunkers.base import Chunker
 from streamval.chunkers.chunking import Chunking, start_chunker
 from streamval.chunkers.json import JSONChunk, JSONDelta
-from streamval.structured.escapes import unescaped
+from streamval.structured.as_read import unescaped
 from streamval.structured.json_events import JSONEvent
 from streamval.structured.reader import CERTAIN_AFTER
 from streamval.types.chunks import Chunk

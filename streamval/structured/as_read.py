@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import json
+import re
 import unicodedata
 
 import regex
 
-from streamval.structured.escapes import unescaped
-
+_ESCAPES = re.compile(r'(?:\\u[0-9A-Fa-f]{4})+|\\["\\/bfnrt]')
+_CONTROLS = re.compile(r"[\x00-\x1f]")
+_DEEPEST = 3
 # What a renderer of Markdown or HTML leaves out of the text. A marker is left out alone as well, since
 # its pair may be in another chunk; an underscore within a word stays, as in CommonMark. Each
 # alternative ends at a character that the next match may begin with, so cost is linear.
@@ -75,3 +78,30 @@ def forms_of(text: str) -> tuple[str, ...]:
     if read == text:
         return (text,)
     return tuple(dict.fromkeys((text, unescaped(text), read)))
+
+
+def unescaped(text: str) -> str:
+    r"""Return a text without the escapes of JSON (RFC 8259, section 7), whether or not it is JSON.
+
+    JSON may stand in a code fence, in prose, behind other JSON, or in a string of JSON: escapes of
+    escapes are undone too, three levels deep. An escaped control character, such as ``\n``, becomes a
+    space. Cost is linear.
+
+    Example:
+        >>> unescaped(r'Here: {"a": "\u0062ad", "in": "{\"b\": \"\\u0062ad\"}"}')
+        'Here: {"a": "bad", "in": "{"b": "bad"}"}'
+    """
+    for _ in range(_DEEPEST):
+        if "\\" not in text:
+            break
+        before, text = text, _ESCAPES.sub(_plain, text)
+        if text == before:
+            break
+    return text
+
+
+def _plain(found: re.Match[str]) -> str:
+    escape = found[0]
+    if escape[1] != "u":
+        return escape[1] if escape[1] in '"\\/' else " "
+    return _CONTROLS.sub(" ", json.loads(f'"{escape}"'))
