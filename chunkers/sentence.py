@@ -46,10 +46,12 @@ _EMOJI = (
 _BULLET = (
     r"(?![\u26a0\u26d4\U0001f449\U0001f4a1\U0001f4cc\U0001f4dd\U0001f535\U0001f536-\U0001f53b])"
 )
+# One that has not come to its end, at the end of the text so far.
+_BEGUN = r"(?:\[\^?[\w, -]{0,12}|\u200d)?\Z"
 _TAIL = rf"(?:{_CLOSER}|[*_`]|{_CITATION}){{0,64}}(?:[ ]?{_BULLET}{_EMOJI}){{0,8}}"
 _CANDIDATE = re.compile(
     rf"(?P<wide>{_WIDE}{{1,64}}{_CLOSER}{{0,64}})"
-    rf"|(?P<spaced>{_SPACED}{{1,64}}){_TAIL}(?=\s|\Z)"
+    rf"|(?P<spaced>{_SPACED}{{1,64}}){_TAIL}(?=\s|{_BEGUN})"
     r"|(?<=[\da-z])\)(?=\s|\Z)"
     r"|(?P<line>\n)"
 )

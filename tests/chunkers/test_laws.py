@@ -60,6 +60,21 @@ PIECES = [
     *("| a | b |\n", "|---|---|\n", "> quote\n", "<div>\n", "<!--", "-->\n", "===\n", "---\n"),
     *("{", "}", "[", "]", '{"a": ', '"b": ', ",", ": ", "1", "-2.5e3", "true", "null", "01", "\\"),
     *('"c\\u00e9\\"d"', '{"k": [1, {"l": null}]}', "f(x)[0]", "```json\n"),
+    *(
+        "👩",
+        "\u200d",
+        "👧",
+        "\ufe0f",
+        "❤",
+        "🏽",
+        "🇩🇪",
+        "1️⃣",
+        "✅",
+        "⭐ ",
+        "Great!👩\u200d👧",
+        "[1]",
+        "[^2",
+    ),
     *(";", "; ", "x" * 50, "[a]: /u\n", ":", "http://a.b/c?d. "),
 ]
 texts = st.one_of(st.lists(st.sampled_from(PIECES), max_size=30).map("".join), st.text(max_size=60))
@@ -89,6 +104,8 @@ def sliced(text, sizes):
 @example(text='{"a": 1word ', sizes=[6])
 @example(text='{"a": null.5, "b": 01}', sizes=[1])
 @example(text="word [-2.5e31. one ", sizes=[1])
+@example(text="Great!👩\u200d👩\u200d👧 Next one.", sizes=[10])
+@example(text="Great.[12] Next one.", sizes=[8])
 @settings(max_examples=150, deadline=None)
 def test_the_same_chunks_however_the_text_is_sliced_each_verbatim(name, text, sizes):
     make = CHUNKERS[name]

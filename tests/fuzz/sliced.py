@@ -34,6 +34,24 @@ PROSE = [
     *("\n", "\n\n", "\r\n", " ", "\t", "- ", "1. ", "# T", "```", "~~~", "| a |", "> ", "[x]: y"),
     *("word", "ﬁ", "\u200b", "\ud83d\ude00", "é", "Это ", "今日", "<b>", "**b** ", "$x$", "\\"),
 ]
+EMOJI = [
+    *(
+        "Great!",
+        "Next one. ",
+        "👩",
+        "\u200d",
+        "👧",
+        "\ufe0f",
+        "❤",
+        "🏽",
+        "🇩🇪",
+        "1️⃣",
+        "\u20e3",
+        "⭐",
+        "✅",
+    ),
+    *("👩\u200d👩\u200d👧", "[1]", "[", "^2]", "¹", " ", ".", "!", "?", "。", "\n", "*", ")", '"'),
+]
 CHUNKINGS = ["sentence", "word", "paragraph", "line", "markdown", "json", None]
 
 
@@ -76,7 +94,7 @@ def chunks(chunking: str | None, slices: list[str]) -> list[tuple[str, int, int,
 
 def chunker_difference(rng: random.Random) -> str | None:
     """Slicings of one text that a chunker takes differently, or chunks that are not the text."""
-    text = text_of(PROSE + (JSON if rng.random() < 0.3 else []), rng)
+    text = text_of(rng.choice([PROSE, PROSE + JSON, EMOJI, PROSE + EMOJI]), rng)
     chunking, slices = rng.choice(CHUNKINGS), sliced(text, rng)
     found = chunks(chunking, slices)
     if "".join(separator + chunk for chunk, _, _, separator in found).rstrip() != text.rstrip():
