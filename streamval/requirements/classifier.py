@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from copy import copy
+from numbers import Real
 from typing import Any, TypeAlias
 
 from streamval.aio.tasks import in_thread
@@ -15,6 +17,10 @@ from streamval.requirements.chunk_rule import ChunkRule, failed
 from streamval.types.results import PASS, PartialValidationResult
 
 Refuse: TypeAlias = "AbstractSet[str] | Mapping[str, float] | float"
+
+
+FEW = 8
+"""Answers up to this many may be labels of one text that happens to have as many characters."""
 
 
 class _Batch:
@@ -49,7 +55,7 @@ class _Batch:
         wanted = [(text, answer) for text, answer in self._waiting if not answer.done()]
         batch, self._waiting = wanted[: self._limit], wanted[self._limit :]
         try:
-            found = list(await in_thread(self._fn, [text for text, _ in batch]))
+            found = _by_text(await in_thread(self._fn, [text for text, _ in batch]))
             if len(found) != len(batch):
                 raise ValidatorError(
                     f"the classifier gave {len(found)} answers for {len(batch)} texts"
@@ -87,7 +93,13 @@ class Classifier(ChunkRule):
 
     async def check(self, chunk: str) -> PartialValidationResult:
         """Classify the chunk, together with the other chunks that wait."""
-        for label, score in _labels(await self._batch(chunk)):
+        answer = await self._batch(chunk)
+        if isinstance(answer, (list, tuple)) and len(answer) == len(chunk) > FEW:
+            raise ValidatorError(
+                f"{self.name!r}: the classifier gave an answer for each of {len(chunk)} characters; "
+                "a function that takes a list of texts needs batched=True"
+            )
+        for label, score in _labels(answer):
             if self._is_refused(label, score):
                 said = f"{label!r}" if label else "too high"
                 scored = "" if score is None else f" ({score:.2f})"
@@ -108,6 +120,15 @@ class Classifier(ChunkRule):
         return score is not None and score >= refuse
 
 
+def _by_text(answers: Any) -> list[Any]:
+    """Return the answers in a list; Detoxify gives a list of scores a label."""
+    if not isinstance(answers, Mapping):
+        return list(answers)
+    return [
+        dict(zip(answers, scores, strict=True)) for scores in zip(*answers.values(), strict=True)
+    ]
+
+
 def _labels(answer: Any) -> list[tuple[str, float | None]]:
     """Return a classifier's answer as labels with their scores."""
     match answer:
@@ -115,18 +136,27 @@ def _labels(answer: Any) -> list[tuple[str, float | None]]:
             return [(answer, None)]
         case bool():
             pass
-        case int() | float():
-            return [("", float(answer))]
-        case {"label": str(label), "score": int() | float() as score}:
-            return [(label, float(score))]
-        case (str(label), int() | float() as score):
-            return [(label, float(score))]
-        case list() | tuple():  # several labels, or none
-            return [label for one in answer for label in _labels(one)]
+        case Real():
+            return [("", _score(answer))]
+        case {"label": str(label), "score": Real() as score}:
+            return [(label, _score(score))]
+        case (str(label), Real() as score):
+            return [(label, _score(score))]
+        case Mapping() if answer and all(isinstance(score, Real) for score in answer.values()):
+            return [(str(label), _score(score)) for label, score in answer.items()]
+        case list() | tuple() if not any(isinstance(one, Real) for one in answer):
+            return [label for one in answer for label in _labels(one)]  # several labels, or none
     raise ValidatorError(
-        f"a classifier answered {answer!r}; return a label, a score, (label, score), "
-        "{'label': …, 'score': …}, or a list of those"
+        f"a classifier answered {answer!r:.200}; return a label, a score, (label, score), "
+        "{'label': …, 'score': …}, {label: score}, or a list of labels; a function that takes a list "
+        "of texts needs batched=True"
     )
+
+
+def _score(score: Real) -> float:
+    if math.isnan(number := float(score)):
+        raise ValidatorError("a classifier answered NaN, which is no score")
+    return number
 
 
 def classifier(
@@ -144,8 +174,9 @@ def classifier(
     are classified together. Chunks overlap, so `fn` must not keep state of the stream.
 
     Args:
-        fn: From a chunk's text to a label, a score, ``(label, score)``, ``{"label": …, "score": …}``
-            or a list of those; with `batched`, from a list of texts to a list of such answers.
+        fn: From a chunk's text to a label, a score, ``(label, score)``, ``{"label": …, "score": …}``,
+            ``{label: score}`` as Detoxify's, or a list of labels; with `batched`, from a list of texts to
+            a list of such answers, or to ``{label: [score, …]}``.
         refuse: The labels that fail, as a set or as a mapping to the lowest score that fails; for bare
             scores, the lowest score that fails.
         description: What is required, in words; by default made of `refuse`.
@@ -184,8 +215,9 @@ def classifier(
     """
     if not callable(fn):
         raise UsageError(f"classifier needs a function of a text, not {type(fn).__name__}")
-    known = isinstance(refuse, (AbstractSet, Mapping)) and bool(refuse)
-    if not known and (isinstance(refuse, bool) or not isinstance(refuse, (int, float))):
+    limits = refuse.values() if isinstance(refuse, Mapping) else (refuse,)
+    labels = refuse if isinstance(refuse, (AbstractSet, Mapping)) else ()
+    if not (labels if isinstance(refuse, AbstractSet) else limits and all(map(_is_limit, limits))):
         raise UsageError(
             "refuse= must be labels that fail ({'toxic'}), labels with their lowest scores "
             f"({{'toxic': 0.8}}), or a lowest score, not {refuse!r}"
@@ -193,7 +225,10 @@ def classifier(
     if batch_size < 1:
         raise UsageError(f"batch_size must be at least 1, not {batch_size}")
     if description is None:
-        labels = refuse if isinstance(refuse, (AbstractSet, Mapping)) else ()
         description = f"not {' or '.join(sorted(labels))}" if labels else f"scores below {refuse:g}"
     call = fn if batched else lambda texts: [fn(text) for text in texts]
     return Classifier(_Batch(call, batch_size), refuse, description, **options)
+
+
+def _is_limit(limit: object) -> bool:
+    return isinstance(limit, Real) and not isinstance(limit, bool) and not math.isnan(limit)

@@ -1,7 +1,9 @@
 """Tests of `streamval.requirements.classifier`."""
 
 import asyncio
+import math
 import threading
+from fractions import Fraction
 
 import pytest
 
@@ -29,6 +31,9 @@ async def run_of(judge, *deltas):
         ([], {"rude"}, True),
         ([("PERSON", 0.9)], {"PERSON": 0.6}, False),
         ("rude", {"rude": 0.8}, False),
+        ({"rude": 0.9, "kind": 0.1}, {"rude": 0.8}, False),
+        ({"rude": 0.7, "kind": 0.9}, {"rude": 0.8}, True),
+        (Fraction(9, 10), 0.8, False),  # a number of another library, as numpy's float32 is
     ],
 )
 async def test_what_a_classifier_may_answer(answer, refuse, passes):
@@ -38,10 +43,48 @@ async def test_what_a_classifier_may_answer(answer, refuse, passes):
         assert "it is classified as" in result.failures[0].reason
 
 
-@pytest.mark.parametrize("answer", [None, True, object(), {"label": 5}, [None]])
+@pytest.mark.parametrize("answer", [None, True, object(), {"label": None}, [None]])
 async def test_an_answer_that_is_none_is_an_error(answer):
     with pytest.raises(ValidatorError, match="a classifier answered"):
         await run_of(sv.classifier(lambda _: answer, refuse={"rude"}), "One.")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [math.nan, ("rude", math.nan), {"label": "rude", "score": math.nan}, {"rude": math.nan}],
+)
+async def test_nan_is_no_score_and_passes_nothing(answer):
+    with pytest.raises(ValidatorError, match="answered NaN"):
+        await run_of(sv.classifier(lambda _: answer, refuse={"rude": 0.8}), "One.")
+
+
+@pytest.mark.parametrize(
+    "refuse", [math.nan, {"rude": math.nan}, {"rude": "high"}, True, {}, set()]
+)
+def test_a_limit_is_a_number(refuse):
+    with pytest.raises(UsageError, match="refuse= must be"):
+        sv.classifier(lambda text: 0.5, refuse=refuse)
+
+
+@pytest.mark.parametrize("answer", [0.1, "fine", ("fine", 0.9), {"fine": 0.9}])
+async def test_a_function_of_a_list_that_is_given_a_text_is_an_error(answer):
+    """It judged each character of the text, and passed everything."""
+    judge = sv.classifier(lambda texts: [answer for _ in texts], refuse=0.6)
+    with pytest.raises(ValidatorError, match="batched=True"):
+        await run_of(judge, "All of this is rude.")
+
+
+async def test_scores_by_label_of_a_list_of_texts():
+    judge = sv.classifier(
+        lambda texts: {
+            "rude": [0.9 * ("fool" in text) for text in texts],
+            "kind": [0.1] * len(texts),
+        },
+        refuse={"rude": 0.8},
+        batched=True,
+    )
+    assert (await run_of(judge, "You fool.")).success is False
+    assert (await run_of(judge, "You friend.")).success is True
 
 
 async def test_a_bare_score_is_no_label():
