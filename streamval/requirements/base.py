@@ -100,6 +100,10 @@ class Requirement:
     on_error: OnError = "raise"
     hold: bool = False
 
+    holds_back: bool = False
+    """Whether its last verdict was no pass, so that it holds text back. Set on a copy that judges with
+    `hold`."""
+
     _output: str | None = None
 
     def __init__(
@@ -240,6 +244,11 @@ class Requirement:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description!r})"
+
+
+NEVER_PASSED = ValidationResult(
+    False, reason="it never passed what it held back: its last verdict was 'unknown'"
+)
 
 
 def whole_result(verdict: PartialValidationResult) -> ValidationResult:

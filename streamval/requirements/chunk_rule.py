@@ -13,7 +13,7 @@ from streamval.aio.tasks import in_thread
 from streamval.backends.base import Backend
 from streamval.chunkers.chunking import Chunking, start_chunker
 from streamval.errors import UsageError, ValidatorError
-from streamval.requirements.base import Requirement, whole_result
+from streamval.requirements.base import NEVER_PASSED, Requirement, whole_result
 from streamval.types.context import Context
 from streamval.types.results import FAIL, PASS, UNKNOWN, PartialValidationResult, ValidationResult
 
@@ -107,11 +107,13 @@ class ChunkRule(Requirement, ABC):
         if type(self).check_whole is not ChunkRule.check_whole:
             return whole_result(self._verdict(self.check_whole(text), "check_whole"))
         rule = copy(self)  # a copy, so that the state of the original does not change
+        verdict = PASS
         for chunk in rule.pieces(text):
             verdict = await rule.stream_validate(chunk, backend=backend, ctx=ctx)
             if verdict.success == "fail":
                 return whole_result(verdict)
-        return ValidationResult(True)
+        held = self.hold and verdict.success == "unknown"
+        return NEVER_PASSED if held else ValidationResult(True)
 
     def pieces(self, text: str | bytes) -> list[Any]:
         """Return the chunks of an output that was not streamed."""

@@ -10,7 +10,7 @@ from typing import Any
 from streamval.aio.tasks import side_by_side
 from streamval.backends.base import Backend
 from streamval.errors import ValidatorError, ValidatorTimeoutError
-from streamval.requirements.base import Requirement
+from streamval.requirements.base import NEVER_PASSED, Requirement
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 
@@ -36,7 +36,7 @@ async def validate_output(
         Exception: Any exception of the validator, if its `on_error` is `"raise"`.
     """
     if streamed and requirement.chunks_decide:
-        return ValidationResult(True)
+        return NEVER_PASSED if requirement.holds_back else ValidationResult(True)
     try:
         async with asyncio.timeout(requirement.timeout) as limit:
             result = await requirement.validate(backend, ctx, model_options=model_options)

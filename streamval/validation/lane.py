@@ -142,6 +142,7 @@ class Lane:
             requirement.chunking, options.chunking
         )
         self._cuts: dict[int, Cut] = {}
+        self._asked_to = self._passed_to = 0
         self._one_piece = not (self._chunker or clone.hold or checkpoints is not None)
 
     @property
@@ -281,14 +282,23 @@ class Lane:
         if isinstance(outcome, BaseException):
             judgement.outcome = outcome
             return True
-        if self.requirement.hold and outcome.success == "pass":
-            judgement.row.cover(self.position, judgement.piece.end)
+        if self.requirement.hold:
+            self._cover(judgement, outcome)
         known = judgement.outcome
         if not isinstance(known, PartialValidationResult) or (
             _RANK[outcome.success] > _RANK[known.success]
         ):
             judgement.outcome = outcome
         return outcome.success == "fail"
+
+    def _cover(self, judgement: Judgement, outcome: PartialValidationResult) -> None:
+        """Note how far the lane has passed, and whether it holds anything back."""
+        end = judgement.piece.end
+        self._asked_to = max(self._asked_to, end)
+        if outcome.success == "pass":
+            self._passed_to = max(self._passed_to, end)
+            judgement.row.cover(self.position, end)
+        self.requirement.holds_back = self._passed_to < self._asked_to
 
     def _save_and_conclude(self, judgement: Judgement) -> Outcome:
         """Save the lane's state for a repair, unless the chunk failed. Return the outcome."""

@@ -70,3 +70,32 @@ async def test_a_chunker_that_raises_releases_nothing_that_is_held():
     judge = Judge("unknown", whole=False, hold=True, chunking=Breaks, on_error="pass")
     result = await sv.Pipeline(Spoken("One. ", "Two. ", "Three."), requirements=[judge]).run("go")
     assert (result.success, result.text) == (False, "")
+
+
+class Waits(sv.Requirement):
+    """Passes what begins with One; knows nothing of anything else. No model is asked."""
+
+    def stream_validate(self, chunk, *, backend, ctx):
+        return sv.PartialValidationResult("pass" if chunk.startswith("One") else "unknown")
+
+
+def waits(text):
+    return True if text.startswith("One") else None
+
+
+@pytest.mark.parametrize("rule", [Waits("waits", hold=True), sv.stream_check(waits, hold=True)])
+@pytest.mark.parametrize("chunking", ["sentence", "word", None])
+async def test_what_was_held_to_the_end_and_never_passed_is_no_success(rule, chunking):
+    result = await sv.Pipeline(Spoken("One. ", "Two."), requirements=[rule], chunking=chunking).run(
+        "go"
+    )
+    assert (result.success, result.text.strip()) == (False, "One.")
+    assert "never passed what it held back" in result.failures[0].reason
+    passed = await sv.Pipeline(Spoken("Two. One."), requirements=[rule]).run("go")
+    assert (passed.success, passed.text) == (True, "Two. One.")
+
+
+async def test_the_same_of_a_text_that_was_not_streamed():
+    rule = sv.stream_check(waits, hold=True)
+    [result] = await sv.start_session(Spoken("Two.")).avalidate([rule], output="Two.")
+    assert not result
