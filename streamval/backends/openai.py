@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -17,6 +18,8 @@ from streamval.errors import AuthenticationError, BackendError, UsageError
 from streamval.structured.schema import Schema
 from streamval.types.deltas import Delta
 from streamval.wire.completions import Completion, read_delta
+from streamval.wire.errors import message_in
+from streamval.wire.sse import FrameReader
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -110,7 +113,7 @@ class OpenAIBackend(Backend):
         try:
             client = self._client or self._new_client(made_of)
             response = await self._open(client, request, params)
-            async for piece in response:
+            async for piece in _frames(response):
                 started = True
                 delta = read_delta(piece)
                 ended = ended or delta.finish_reason is not None
@@ -155,6 +158,28 @@ class OpenAIBackend(Backend):
         own = {name: params.pop(name) for name in list(params) if name not in known}
         params["extra_body"] = {**own, **(params.get("extra_body") or {})} or None
         return await create(stream=True, **params)
+
+
+async def _frames(stream: Any) -> AsyncIterator[Any]:
+    """Yield the frames of an SDK's stream, as dictionaries.
+
+    The SDK's own reader drops a frame behind a byte order mark, and makes an object of each frame.
+    A wrapper of the SDK may give its stream in a shape of its own, which is read as it comes.
+    """
+    response = getattr(stream, "response", None)
+    if not hasattr(response, "aiter_bytes"):
+        async for piece in stream:
+            yield piece
+        return
+    reader = FrameReader()
+    async for piece in response.aiter_bytes():
+        for data in reader.feed(piece):
+            if data.startswith(b"[DONE]"):
+                return
+            frame = json.loads(data)
+            if isinstance(frame, dict) and frame.get("error"):
+                raise BackendError(message_in(data.decode(errors="replace")))
+            yield frame
 
 
 _CLIENT = ("base_url", "api_key", "organization", "project", "max_retries", "default_headers")

@@ -31,6 +31,9 @@ NOT_SERVED = {
     "suffix": "suffix is not served: the inserted text would be judged without the text after it",
 }
 
+NO_TEXT = frozenset({"thinking", "reference"})
+"""The parts of a content that are no part of the answer: Mistral's thoughts, and marks of sources."""
+
 MAX_TOKENS = 2**40
 """The most tokens that a server may report. A larger number is ignored."""
 
@@ -165,10 +168,11 @@ def read_delta(frame: Any) -> Delta:
     choice = first_choice(frame)
     message = part(choice, "delta")
     reason, refusal = part(choice, "finish_reason"), part(message, "refusal")
+    written = part(choice, "text")
     if reason == "error":  # OpenRouter reports that its upstream broke off
         raise StreamBrokenError("the generation has failed; the server gives no reason")
     return Delta(
-        text=text_in(part(choice, "text") or part(message, "content")),
+        text=text_in(part(message, "content") if written is None else written),
         usage=read_usage(part(frame, "usage")),
         finish_reason=reason if isinstance(reason, str) and reason else None,
         refusal=refusal if isinstance(refusal, str) else None,
@@ -188,7 +192,7 @@ def text_in(content: object) -> str:
     """Return the text in a frame: a string, nothing, or (Mistral's) a list of parts.
 
     Raises:
-        StreamBrokenError: If it is something else.
+        StreamBrokenError: If it is something else, or a part may have text that is not known here.
 
     Example:
         >>> text_in([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": []}])
@@ -197,8 +201,17 @@ def text_in(content: object) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if isinstance(content, list) and all(isinstance(one, Mapping) for one in content):
-        return "".join(text_in(one.get("text")) for one in content)
+        return "".join(map(_text_of_part, content))
     raise StreamBrokenError(f"the server sent {type(content).__name__} where text is expected")
+
+
+def _text_of_part(one: Mapping[str, Any]) -> str:
+    kind = one.get("type", "text")
+    if kind in NO_TEXT:
+        return ""
+    if kind in ("text", "output_text"):
+        return text_in(one.get("text"))
+    raise StreamBrokenError(f"the server sent a part of type {kind!r:.60}, which is not known")
 
 
 def read_usage(reported: Any) -> Usage | None:

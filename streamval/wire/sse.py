@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from typing import Any
 
 from streamval.errors import StreamBrokenError
@@ -49,6 +50,7 @@ class FrameReader:
         self._rest = bytearray()
         self._data: list[bytes] = []
         self._size = 0
+        self._begun = False
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Take a piece.
@@ -59,19 +61,24 @@ class FrameReader:
         rest = self._rest
         searched = len(rest)
         rest += piece
-        if rest.find(b"\n", searched) < 0:
+        if rest.find(b"\n", searched) < 0 and rest.find(b"\r", searched) < 0:
             if len(rest) > MAX_FRAME:
                 raise StreamBrokenError(
                     f"the upstream sent a line of more than {MAX_FRAME:,} bytes"
                 )
             return []
-        *lines, last = bytes(rest).split(b"\n")
-        self._rest = bytearray(last)
+        if not self._begun:
+            self._begun = True
+            rest = rest.removeprefix(BOM_UTF8)
+        lines = rest.splitlines(keepends=True)
+        # A line that ends with a carriage return may still end with a line feed.
+        whole = lines[-1].endswith(b"\n")
+        self._rest = bytearray() if whole else lines.pop()
         frames = []
-        for raw in lines:
-            line = raw.rstrip(b"\r")
+        for ended in lines:
+            line = ended.rstrip(b"\r\n")
             if line.startswith(b"data:"):
-                self._data.append(line[5:].removeprefix(b" "))
+                self._data.append(bytes(line[5:].removeprefix(b" ")))
                 self._size += len(line) + 1
             elif not line and self._data:
                 frames.append(b"\n".join(self._data))

@@ -71,6 +71,13 @@ async def test_each_way_to_fail_is_one_clear_error(server, completion, model, er
     assert len(server.requests) == 1
 
 
+@both
+async def test_no_word_is_lost_behind_a_byte_order_mark(server, completion):
+    """The reader of the `openai` package drops the first frame."""
+    result = await sv.Pipeline(backend(server, "byte-order-mark", completion)).run("Say it.")
+    assert result.text == TEXT
+
+
 async def test_nobody_there():
     nobody = sv.OpenAIBackend("x", base_url="http://127.0.0.1:9/v1", api_key=KEY)
     with pytest.raises(ConnectionFailedError, match="check the network"):

@@ -9,6 +9,7 @@ The model name says how it behaves: `fine`, `endless` (until the client goes), `
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -130,6 +131,8 @@ class OpenAIServer:
         served.disconnected.set()
 
     async def _stream(self, writer, served, model) -> None:
+        if model == "byte-order-mark":
+            self._chunk(writer, codecs.BOM_UTF8)
         words = WORDS if model != "endless" else WORDS * 1000
         for position, word in enumerate(words):
             if model == "dies" and position == 4:

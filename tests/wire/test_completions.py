@@ -92,6 +92,18 @@ def test_content_that_is_no_text_is_a_broken_stream(content):
         read_delta(chat(content))
 
 
+@pytest.mark.parametrize("content", [0, {}, False, 5, ["Hi"]])
+def test_the_text_of_a_text_completion_is_text(content):
+    with pytest.raises(StreamBrokenError, match="where text is expected"):
+        read_delta(text(text=content))
+
+
+@pytest.mark.parametrize("kind", ["image_url", "refusal", "tool_use", 5, None])
+def test_a_part_that_is_not_known_is_not_dropped(kind):
+    with pytest.raises(StreamBrokenError, match="which is not known"):
+        read_delta(chat([{"type": kind, "words": "Buy Acme."}]))
+
+
 @pytest.mark.parametrize("reason", [5, "", [], {}])
 def test_a_finish_reason_that_is_none(reason):
     assert read_delta(text(text="x", finish_reason=reason)).finish_reason is None
