@@ -166,7 +166,7 @@ async def _frames(stream: Any) -> AsyncIterator[Any]:
     The SDK's own reader drops a frame behind a byte order mark, and makes an object of each frame.
     A wrapper of the SDK may give its stream in a shape of its own, which is read as it comes.
     """
-    response = getattr(stream, "response", None)
+    response: Any = getattr(stream, "response", None)
     if not hasattr(response, "aiter_bytes"):
         async for piece in stream:
             yield piece
