@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from typing import Literal
 
 from streamval.errors import UsageError
@@ -12,11 +13,15 @@ from streamval.events import (
     ChunkEvent,
     CompletedEvent,
     ErrorEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
     RetryEvent,
     StartedEvent,
     StreamingDoneEvent,
+    VerdictEvent,
 )
 from streamval.pipeline.run import Run
+from streamval.types.results import PartialValidationResult, ValidationResult
 from streamval.wire.errors import error_object
 from streamval.wire.openai_chat import ChatWriter
 from streamval.wire.sse import DONE, PING, frame, text_frame
@@ -28,7 +33,11 @@ HEARTBEAT = 15.0
 
 
 async def sse(
-    run: Run, *, protocol: Protocol = "streamval", heartbeat: float = HEARTBEAT
+    run: Run,
+    *,
+    protocol: Protocol = "streamval",
+    heartbeat: float = HEARTBEAT,
+    reasons: bool = False,
 ) -> AsyncGenerator[str]:
     """Drive a run, and yield its events as frames of `text/event-stream`.
 
@@ -43,6 +52,8 @@ async def sse(
             frame. Use a repair that continues.
         heartbeat: Seconds of silence after which a comment is sent, so that no proxy
             closes the connection.
+        reasons: Whether to send why a requirement failed, and what an exception said. Both may quote text
+            that was withheld, so by default a client gets the names of the requirements.
 
     Yields:
         Frames, each ending in a blank line.
@@ -74,6 +85,7 @@ async def sse(
     if heartbeat <= 0:
         raise UsageError(f"heartbeat must be above 0 seconds, not {heartbeat!r}")
     frames_of = _as_event if protocol == "streamval" else _AsChunks().frames
+    shown: Callable[[BaseEvent], BaseEvent] = (lambda event: event) if reasons else without_reasons
     events = aiter(run)
     coming: asyncio.Future[BaseEvent] | None = None
     over = False
@@ -86,7 +98,7 @@ async def sse(
                 continue
             event, coming = coming.result(), None
             over = isinstance(event, CompletedEvent)
-            for one in frames_of(event):
+            for one in frames_of(shown(event)):
                 yield one
     except _TakenBackError:
         yield frame(error_object("the answer was taken back", "taken_back"))
@@ -95,6 +107,36 @@ async def sse(
             coming.cancel()
             await asyncio.wait([coming])
         await run.aclose()
+
+
+def without_reasons(event: BaseEvent) -> BaseEvent:
+    """Return an event without what may quote text that was withheld.
+
+    Example:
+        >>> event = ErrorEvent(run_id="r", attempt=1, exception_type="ValueError", detail="no 'x'")
+        >>> without_reasons(event).detail
+        'the answer could not be finished'
+    """
+    match event:
+        case QuickCheckEvent():
+            said: dict[str, object] = {
+                "results": tuple(
+                    None if one is None else PartialValidationResult(one.success)
+                    for one in event.results
+                )
+            }
+        case VerdictEvent():
+            said = {"reason": None}
+        case FullValidationEvent():
+            said = {"results": tuple(ValidationResult(one.result) for one in event.results)}
+        case RetryEvent():
+            failures = tuple(replace(one, reason=None) for one in event.failures)
+            said = {"failures": failures, "reason": "; ".join(map(str, failures))}
+        case ErrorEvent():
+            said = {"detail": "the answer could not be finished"}
+        case _:
+            return event
+    return event.model_copy(update=said)
 
 
 def _as_event(event: BaseEvent) -> list[str]:

@@ -34,6 +34,20 @@ SHORTEST_IN_ENVIRONMENT = 8
 PIECE = 12
 """Length of a piece of a key that is masked too, as a server may echo a truncated key."""
 
+# A key that stands under its name, or is known by its form: ``api_key=K``, ``Bearer K``, ``sk-…``.
+_NAMED = re.compile(
+    r"""((?:
+        \b[\w-]*(?:api[-_]?key|access[-_]?key|secret[-_]key|client[-_]secret|passw(?:or)?d
+            |(?:access|auth|refresh)[-_]?token)
+      | \b(?:authorization|bearer)
+      | [?&](?:key|token|sig(?:nature)?)
+    )["']?\s*(?:[:=]\s*|(?<=bearer\s))["']?(?:(?:bearer|basic)\s+)?)
+    [^\s"',;&<>(){}]{4,}""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_BY_FORM = re.compile(
+    r"\b(?:sk|pk|rk|xox[abeprs]|gh[opsu]|glpat|hf|npm)[-_][\w-]{12,}|\bAKIA\w{12,}"
+)
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -114,7 +128,8 @@ def secrets_of_environment() -> list[str]:
 def without_secrets(text: str, *sources: object) -> str:
     """Redact a text: the keys in `sources` and in the environment, and users in URLs.
 
-    Keys are found in any case, URL-encoded, in Base64, and if only a piece of the key is there.
+    Keys are found in any case, URL-encoded, in Base64, and if only a piece of the key is there. A key
+    that nobody has named here is found by what stands before it (``api_key=``, ``Bearer``) or by its form.
 
     Args:
         text: Such as a server's message.
@@ -132,6 +147,7 @@ def without_secrets(text: str, *sources: object) -> str:
             text = re.sub(re.escape(spelling), MASK, text, flags=re.IGNORECASE)
         if " " not in secret:  # of `Bearer K`, only K is a key
             text = _without_pieces(text, secret)
+    text = _BY_FORM.sub(MASK, _NAMED.sub(rf"\1{MASK}", text))
     return _USER_IN_URL.sub(f"{MASK}@", text)
 
 

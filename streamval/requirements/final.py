@@ -9,6 +9,7 @@ from typing import Any
 
 from streamval.aio.tasks import side_by_side
 from streamval.backends.base import Backend
+from streamval.backends.secrets import without_secrets
 from streamval.errors import ValidatorError, ValidatorTimeoutError
 from streamval.requirements.base import NEVER_PASSED, Requirement
 from streamval.types.context import Context
@@ -58,7 +59,7 @@ async def validate_output(
 
 def _despite(error: Exception, requirement: Requirement) -> ValidationResult:
     """Return the verdict that `on_error` makes of an exception, or raise it."""
-    named = f"{type(error).__name__}: {error}"
+    named = without_secrets(f"{type(error).__name__}: {error}")
     match requirement.on_error:
         case "pass":
             return ValidationResult(True, reason=f"could not judge the whole output: {named}")

@@ -31,6 +31,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple, TypeAlias
 
+from streamval.backends.secrets import without_secrets
 from streamval.chunkers.base import Chunker, shifted
 from streamval.chunkers.chunking import finer
 from streamval.chunkers.json import JSONDelta
@@ -335,7 +336,8 @@ class Lane:
             )
         if self.requirement.on_error == "raise" or not isinstance(raised, Exception):
             return raised
-        reason = f"could not judge chunk {chunk.index}: {type(raised).__name__}: {raised}"
+        named = without_secrets(f"{type(raised).__name__}: {raised}")
+        reason = f"could not judge chunk {chunk.index}: {named}"
         return PartialValidationResult(self.requirement.on_error, reason=reason)
 
     async def _within(self, timeout: float, judgement: Judgement) -> object:

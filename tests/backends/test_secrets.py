@@ -64,6 +64,38 @@ def test_what_is_no_key_stays():
     assert masked({"stop": [1], "max_tokens": 5}) == {"stop": [1], "max_tokens": 5}
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("401 for https://x/?key={}&y=1", "Authorization: Bearer {}", "{{'api_key': '{}'}}"),
+        *(
+            '"x-api-key": "{}"',
+            "password = {}",
+            "Bearer {}",
+            "AWS_SECRET_ACCESS_KEY={}",
+            "sk-proj-{}",
+        ),
+        *("authorization: Basic {}", "glpat-{}", "client_secret: {}"),
+    ],
+)
+def test_a_key_that_nobody_has_named_is_known_by_what_stands_before_it(said):
+    assert "zyxw9876" not in without_secrets(said.format("abcd1234zyxw9876"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unexpected token: hello",
+        "max_tokens=4096",
+        "the secret: nobody",
+        "bearer of news",
+        "a key: C",
+    ],
+)
+def test_words_about_keys_stay(said):
+    assert without_secrets(said) == said
+
+
 @given(st.text(), st.text(min_size=4), st.text())
 def test_no_key_is_left_in_any_text(before, key, after):
     assert key not in without_secrets(before + key + after, {"api_key": key}).replace("***", "\0")

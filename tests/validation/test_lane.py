@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 import streamval as sv
 from tests.support.sources import Judge, Spoken
 
@@ -84,3 +86,36 @@ async def test_a_validator_that_awaits_nonsense_is_judged_by_its_on_error():
         sv.ScriptedBackend("One. Two."), requirements=[Judge(awaits, on_error="pass")]
     ).run("go")
     assert result.success
+
+
+class Leaks(sv.Requirement):
+    """Its own service refuses it, and repeats its key."""
+
+    def stream_validate(self, chunk, *, backend, ctx):
+        raise ValueError("401: no such user, Authorization: Bearer abcd1234zyxw9876")
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        Leaks("leaks", on_error="fail"),
+        sv.Requirement(
+            "leaks",
+            lambda ctx: Leaks().stream_validate("", backend=None, ctx=None),
+            on_error="fail",
+        ),
+    ],
+)
+async def test_a_key_in_a_validators_exception_goes_nowhere(requirement, tmp_path):
+    """It went into the recording, and into the repair prompt that is sent to the provider."""
+    backend = Spoken("One.")
+    path = tmp_path / "run.jsonl"
+    run = sv.Pipeline(backend, requirements=[requirement], retry=sv.Repair(loop_budget=2)).start(
+        "go"
+    )
+    run.subscribe(sv.sinks.JSONL(path))
+    result = await run
+    assert "401" in str(result.failures)
+    said = [str(request) for request in backend.requests]
+    assert len(said) == 2
+    assert "zyxw9876" not in "".join([path.read_text(), str(result), *said])
