@@ -22,6 +22,7 @@ from streamval.errors import RequestError
 from streamval.requirements.base import Requirement
 from streamval.requirements.final import validate_output
 from streamval.serve.upstream import Relay
+from streamval.structured.as_read import unescaped
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 
@@ -266,7 +267,7 @@ def _no_constant(name: str) -> None:
 
 
 def decoded(written: str) -> str:
-    r"""Return JSON without escapes, as far as possible. Invalid JSON stays as it is.
+    r"""Return JSON without escapes, as far as possible; of other text, without the escapes of JSON in it.
 
     A line break within a string becomes a space, because the letter of its escape would join the next word.
     A repeated key keeps all its values, and a number keeps its notation.
@@ -283,7 +284,7 @@ def decoded(written: str) -> str:
             written, object_pairs_hook=_Pairs, parse_float=_Written, parse_int=_Written
         )
     except ValueError:
-        return written
+        return unescaped(written)
     return _plain(read)
 
 

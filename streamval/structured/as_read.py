@@ -22,7 +22,7 @@ _MARKUP = regex.compile(
     | !?\[ | \]
     | [*`]+ | ~~
     | (?<![^\W_])_+ | _+(?![^\W_])
-    | \\(?=[!-/:-@\[-`{-~])                           # an escape of Markdown
+    | \\([!-/:-@\[-`{-~])                             # an escape of Markdown: what it escapes stays
     """,
     regex.VERBOSE,
 )
@@ -44,7 +44,7 @@ def as_read(text: str) -> str:
     if "\\" in text:
         text = unescaped(text)
     if _MAYBE_MARKUP.search(text):
-        text = _MARKUP.sub("", text)
+        text = _MARKUP.sub(r"\1", text)
     if "&" in text:
         text = html.unescape(text)
     return visible(text)

@@ -1,5 +1,7 @@
 """Tests of `streamval.requirements.privacy`."""
 
+import json
+
 import pytest
 
 import streamval as sv
@@ -72,6 +74,27 @@ async def test_nothing_of_a_leak_is_delivered(requirement, leak, reason, chunkin
     assert said == f"it contains {reason}"
     assert leak[:8].strip() not in delivered
     assert not await on_the_whole(requirement(), text)
+
+
+ESCAPED = "".join(f"\\u{ord(char):04x}" for char in TOKEN[:8]) + TOKEN[8:]
+
+
+@pytest.mark.parametrize("chunking", [None, "word", "sentence", "json"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(TOKEN.replace("_", "\\_"), f"**{TOKEN[:9]}**{TOKEN[9:]}", TOKEN.replace("_", "&#95;")),
+        *(f"<b>{TOKEN[:9]}</b>{TOKEN[9:]}", f'```json\n{{"key": "{ESCAPED}"}}\n```', ESCAPED),
+        *(f'Here: {{"a": 1}} {{"key": "{ESCAPED}"}}', f'{{"{ESCAPED}": 1}}', f'[{{"a": ["{ESCAPED}"]}}]'),
+        f'{{"in": {json.dumps(json.dumps({"a": "@"})).replace("@", ESCAPED)}}}',
+    ],
+)  # fmt: skip
+async def test_a_key_is_found_as_it_is_read_and_as_json_means_it(written, chunking):
+    text = f"Take this: {written} and keep it."
+    delivered, reason, _ = await failing(sv.no_secrets(), text, chunking=chunking, size=5)
+    assert reason == "it contains a secret (github pat)"
+    assert TOKEN[12:] not in delivered
+    assert not await on_the_whole(sv.no_secrets(), text)
 
 
 NUMBERS = [
