@@ -9,7 +9,8 @@ from typing import Any
 from json_schema_to_pydantic import create_model
 
 from streamval.errors import RequestError, UsageError
-from streamval.serve.tools import MAX_SCHEMA, check_schema
+from streamval.requirements.base import Requirement
+from streamval.serve.budget import MAX_SCHEMA, NestsAtMost, check_schema, deepest_answer
 
 
 def format_of(response_format: object) -> type[Any] | None:
@@ -50,6 +51,14 @@ def format_of(response_format: object) -> type[Any] | None:
     except Exception as error:  # of the conversion of a client's schema
         message = f"the schema of response_format cannot be used: {error}"
         raise RequestError(message[:500], param="response_format") from None
+
+
+def nesting_limit(response_format: Any) -> Requirement | None:
+    """Return a limit for answers to a schema whose choices multiply, once `format_of` has accepted it."""
+    if response_format["type"] != "json_schema":
+        return None
+    deepest = deepest_answer(response_format["json_schema"]["schema"])
+    return None if deepest is None else NestsAtMost(deepest)
 
 
 @lru_cache(maxsize=64)

@@ -17,7 +17,7 @@ from streamval.serve.endpoints import Endpoint, endpoint_of, known_options
 from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
-from streamval.serve.schemas import format_of
+from streamval.serve.schemas import format_of, nesting_limit
 from streamval.serve.tools import meant, valid_tool_calls, validators_of
 from streamval.serve.upstream import Relay
 from streamval.wire.completions import CompletionRequest
@@ -135,6 +135,8 @@ class Service:
             more.append(valid_tool_calls(relay, offered, rules, judge))
         if wanted is not None:
             more.append(meant(rules, judge))
+            if (limit := nesting_limit(options["response_format"])) is not None:
+                more.append(limit)
         try:
             pipeline: Pipeline[Any] = Pipeline(
                 backend,

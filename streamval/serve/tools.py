@@ -4,135 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import lru_cache
 from typing import Any
 
-import jsonschema_rs
-from jsonschema import Draft202012Validator, ValidationError
-from jsonschema import SchemaError as JSONSchemaError
 from jsonschema.protocols import Validator
-from jsonschema.validators import extend
-from referencing import Registry
 
+from streamval.aio.tasks import in_thread
 from streamval.backends.base import Backend
 from streamval.errors import RequestError
 from streamval.requirements.base import Requirement
 from streamval.requirements.final import validate_output
+from streamval.serve.budget import MAX_SCHEMA, first_error, validator_of
 from streamval.serve.upstream import Relay
 from streamval.structured.as_read import unescaped
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 
-MAX_SCHEMA = 64 * 1024
-"""Characters of a request's tools, or of the schema of its `response_format`. Checking them takes about
-half a second, once."""
-
 _CONTROLS = re.compile(r"[\x00-\x1f]")
-
-MAX_PATTERN = 2**20
-"""Bytes that a compiled pattern may take."""
-
-UNJUDGED = frozenset({"patternProperties", "$dynamicRef", "$recursiveRef"})
-"""Keywords that a schema may not have, because they cannot be judged in bounded time."""
-
-MAX_REFERENCES = 2_000
-"""References that are followed to judge one call. A schema that refers to itself twice could otherwise run
-for ever."""
-
-
-MAX_EXPANDED = 20_000
-"""Parts of the largest schema; definitions are counted where they are referenced."""
-
-
-def _pattern(_: object, wanted: str, instance: object, __: object) -> Iterator[Exception]:
-    if isinstance(instance, str) and not _matcher(wanted).is_valid(instance):
-        yield ValidationError(f"it does not match {wanted!r}")
-
-
-def _reference(validator: Any, ref: str, instance: object, schema: Any) -> Iterator[Exception]:
-    left = _left.get() - 1
-    _left.set(left)
-    if left < 0:
-        raise _TooMuchError
-    yield from _follow(validator, ref, instance, schema)
-
-
-class _TooMuchError(Exception):
-    """Judging by this schema takes too long."""
-
-
-_left: ContextVar[int] = ContextVar("streamval_references_left", default=MAX_REFERENCES)
-_follow = Draft202012Validator.VALIDATORS["$ref"]
-_Validator: Any = extend(Draft202012Validator, {"pattern": _pattern, "$ref": _reference})
-
-
-@lru_cache(maxsize=256)
-def _matcher(pattern: str) -> jsonschema_rs.Validator:
-    """Return a matcher that runs in linear time and bounded memory (Rust's `regex`).
-
-    Raises:
-        jsonschema_rs.ValidationError: If the pattern is invalid, or needs backtracking.
-    """
-    options = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN)
-    return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options)
-
-
-def check_schema(schema: object) -> None:
-    """Refuse a schema that could block the server.
-
-    Raises:
-        ValueError: If the schema is invalid, or cannot be judged in bounded time.
-    """
-    _Validator.check_schema(schema)
-    waiting = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, list):
-            waiting += part
-        elif isinstance(part, dict):
-            if unjudged := UNJUDGED & part.keys():
-                raise ValueError(f"{', '.join(sorted(unjudged))} is not judged")
-            if isinstance(pattern := part.get("pattern"), str):
-                try:
-                    _matcher(pattern)
-                except jsonschema_rs.ValidationError as error:
-                    raise ValueError(f"the pattern {pattern[:60]!r} cannot be used") from error
-            waiting += part.values()
-    if _expanded(schema) > MAX_EXPANDED:
-        raise ValueError("it is too large once its references are expanded")
-
-
-def _expanded(schema: object) -> int:
-    """Return the number of parts of a schema. Definitions are counted where they are referenced."""
-    sizes: dict[str, int] = {}
-
-    def size(part: object) -> int:
-        if isinstance(part, list):
-            return 1 + sum(map(size, part))
-        if not isinstance(part, dict):
-            return 1
-        ref = part.get("$ref")
-        led = 0
-        if isinstance(ref, str) and ref.startswith("#"):
-            if ref not in sizes:
-                sizes[ref] = 1  # while it is counted: one that refers to itself ends here
-                sizes[ref] = size(_at(schema, ref))
-            led = sizes[ref]
-        return min(1 + led + sum(map(size, part.values())), 10**12)
-
-    # Definitions are counted where they are referenced.
-    return size(schema)
-
-
-def _at(schema: object, ref: str) -> object:
-    part: Any = schema
-    for step in ref.removeprefix("#").split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        part = part.get(name) if isinstance(part, dict) else None
-    return part
 
 
 def validators_of(tools: object) -> dict[str, Validator]:
@@ -151,26 +40,16 @@ def validators_of(tools: object) -> dict[str, Validator]:
         try:
             function = tool["function"]
             schema = json.dumps(function.get("parameters") or {})
-            validators[str(function["name"])] = _validator_of(schema)
+            validators[str(function["name"])] = validator_of(schema)
         except (TypeError, KeyError, AttributeError):
             raise RequestError(
                 f"tool {at} is invalid: it needs type, and function with name and parameters",
                 param=f"tools[{at}]",
             ) from None
-        except (ValueError, JSONSchemaError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             why = str(getattr(error, "message", error))[:200]
             raise RequestError(f"tool {at} is invalid: {why}", param=f"tools[{at}]") from None
     return validators
-
-
-@lru_cache(maxsize=256)
-def _validator_of(schema: str) -> Validator:
-    """Return the validator of a schema. Cached, as a program sends the same tools again and again."""
-    read = json.loads(schema)
-    check_schema(read)
-    # An empty registry: references resolve only within the schema.
-    validator: Validator = _Validator(read, registry=Registry())
-    return validator
 
 
 def valid_tool_calls(
@@ -194,7 +73,8 @@ def valid_tool_calls(
         for call in relay.tool_calls:
             function = call["function"]
             name, arguments = function["name"], function["arguments"]
-            why = complaint(validators.get(name), arguments)
+            # On a thread: it may take all of its budget, and nobody else should wait.
+            why = await in_thread(complaint, validators.get(name), arguments)
             why = why or await _unmet(arguments, requirements, judge, ctx)
             if why is not None:
                 return ValidationResult(False, reason=f"a call of {name!r}: {why}")
@@ -219,9 +99,8 @@ def complaint(validator: Validator | None, arguments: str) -> str | None:
     except (ValueError, RecursionError):
         return "its arguments are no JSON"
     try:
-        _left.set(MAX_REFERENCES)
-        error = next(iter(validator.iter_errors(value)), None)
-    except Exception as unresolved:  # a reference that leads nowhere, or to too many others
+        error = first_error(validator, value)
+    except Exception as unresolved:  # a reference that leads nowhere, or too many steps
         return f"its schema cannot be used: {type(unresolved).__name__}"
     if error is None:
         return None
