@@ -83,6 +83,7 @@ class PendingChunker(ABC):
         self._pieces: list[str] = []
         self._join_at = JOIN_AT
         self._length = 0
+        self._blank = 0  # how much of its beginning is known to be whitespace
         self._start = 0
         self._index = 0
 
@@ -122,6 +123,8 @@ class PendingChunker(ABC):
     def keep(self, text: str) -> None:
         """Add to the pending text."""
         if text:
+            if self._blank == self._length and text.isspace():
+                self._blank += len(text)
             self._pieces.append(text)
             self._length += len(text)
             if len(self._pieces) >= self._join_at:
@@ -137,6 +140,8 @@ class PendingChunker(ABC):
 
     def emit(self, behind: int = 0) -> list[Chunk]:
         """Make a chunk of the pending text, without its last `behind` characters."""
+        if self._length - behind <= self._blank:
+            return []
         pending = self.pending()
         head = (pending[:-behind] if behind else pending).rstrip()
         text = head.lstrip()
@@ -162,10 +167,13 @@ class PendingChunker(ABC):
         self._start += size
         self._pieces = [rest] if rest else []
         self._length = len(rest)
+        self._blank = len(rest) if rest.isspace() else 0
         self._join_at = JOIN_AT
 
     def _force(self) -> list[Chunk]:
         """Cut the pending text, which has reached `max_chars`, at its last whitespace or at its end."""
+        if self._blank == self._length:
+            return []
         pending = self.pending()
         lead = len(pending) - len(pending.lstrip())
         space = max(pending.rfind(" "), pending.rfind("\n"))

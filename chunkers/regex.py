@@ -5,11 +5,14 @@ from __future__ import annotations
 import regex
 
 from streamval.chunkers.base import PendingChunker
-from streamval.errors import UsageError
+from streamval.errors import ChunkerError, UsageError
 from streamval.types.chunks import Chunk
 
 LOOKBEHIND = 64
 """Characters before the undecided text that a lookbehind in the pattern can see."""
+
+PATIENCE = 2.0
+"""Seconds that a search may take. A pattern such as ``(a|aa)+$`` can take years."""
 
 
 class RegexChunker(PendingChunker):
@@ -46,7 +49,7 @@ class RegexChunker(PendingChunker):
         self._window += delta
         chunks: list[Chunk] = []
         while True:
-            match = self._pattern.search(self._window, self._from, partial=True)
+            match = self._search()
             if match is None:
                 self._from = len(self._window)
                 break
@@ -59,6 +62,15 @@ class RegexChunker(PendingChunker):
         seen = max(self._from - LOOKBEHIND, 0)
         self._window, self._from = self._window[seen:], self._from - seen
         return chunks
+
+    def _search(self) -> regex.Match[str] | None:
+        try:
+            return self._pattern.search(self._window, self._from, partial=True, timeout=PATIENCE)
+        except TimeoutError:
+            raise ChunkerError(
+                f"the pattern {self._pattern.pattern!r} took more than {PATIENCE:g} seconds; write it "
+                "without a repetition inside of a repetition"
+            ) from None
 
     def restart(self) -> None:
         """Search only the text that follows."""

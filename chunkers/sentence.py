@@ -94,6 +94,9 @@ _SCRIPTS = [
 ]
 
 
+PART = 4096
+"""Characters that are searched at a time."""
+
 PLAIN_DELTAS = 256
 """Deltas without a boundary that are remembered, so that they are not searched again."""
 
@@ -175,10 +178,19 @@ class SentenceChunker(PendingChunker):
         return twin
 
     def _decide(self, *, ended: bool) -> list[Chunk]:
+        """Decide the candidates in the new text, a part at a time, as each cut copies what follows it."""
         unseen = "".join(self._unseen)
         self._unseen.clear()
-        self.keep(unseen)
-        self._recent += unseen
+        chunks: list[Chunk] = []
+        at = 0
+        while len(unseen) - at > PART:
+            chunks += self._decide_in(unseen[at : at + PART], ended=False)
+            at += PART
+        return chunks + self._decide_in(unseen[at:], ended=ended)
+
+    def _decide_in(self, text: str, *, ended: bool) -> list[Chunk]:
+        self.keep(text)
+        self._recent += text
         chunks: list[Chunk] = []
         while True:
             found = _next_candidate(self._recent, self._from)

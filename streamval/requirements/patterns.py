@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
-from streamval.errors import UsageError
+import regex
+
+from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed, quoted
 from streamval.structured.as_read import forms_of, visible
@@ -31,6 +33,12 @@ language is `CERTAIN`; each of five foreign sentences is below 1e-7.
 """
 
 
+Pattern: TypeAlias = "re.Pattern[str] | Any"
+"""A pattern of `re` or of `regex`, which can be interrupted."""
+
+PATIENCE = 2.0
+"""Seconds that a user's pattern may take for one text. A pattern such as ``(a+)+$`` can take years."""
+
 ROOM = 64
 """Characters of markup that may stand in a phrase."""
 
@@ -45,14 +53,14 @@ class ForbiddenPattern(ChunkRule):
     judges = str
     judges_all = True
 
-    def __init__(self, pattern: re.Pattern[str], description: str, **options: Any) -> None:
+    def __init__(self, pattern: Pattern, description: str, **options: Any) -> None:
         super().__init__(description, **options)
         self._pattern = pattern
 
     def check(self, chunk: str) -> PartialValidationResult:
         """Search the chunk."""
         for form in forms_of(chunk):
-            if found := self._pattern.search(form):
+            if found := found_in(self._pattern, form):
                 return failed(f"it says {found.group()!r}")
         return PASS
 
@@ -120,7 +128,7 @@ def forbidden_pattern(pattern: str, description: str | None = None, **options: A
     """Forbid matches of a regular expression.
 
     Args:
-        pattern: A regular expression of Python's `re`, searched for.
+        pattern: A regular expression of Python's `re`, searched for. It may take two seconds for a chunk.
         description: What is required, in words; by default made of the pattern.
 
     Raises:
@@ -144,9 +152,7 @@ class RequiredPattern(ChunkRule):
 
     judges = str
 
-    def __init__(
-        self, pattern: re.Pattern[str], description: str, *, each: bool, **options: Any
-    ) -> None:
+    def __init__(self, pattern: Pattern, description: str, *, each: bool, **options: Any) -> None:
         super().__init__(description, **options)
         self._pattern = pattern
         self._each = each
@@ -154,7 +160,7 @@ class RequiredPattern(ChunkRule):
 
     def check(self, chunk: str) -> PartialValidationResult:
         """Search the chunk."""
-        if self._pattern.search(chunk):
+        if found_in(self._pattern, chunk):
             self._met = True
             return PASS
         if self._each:
@@ -163,7 +169,7 @@ class RequiredPattern(ChunkRule):
 
     def check_whole(self, text: str) -> PartialValidationResult:
         """Search the whole text."""
-        return PASS if self._pattern.search(text) else failed("nothing in the output matches")
+        return PASS if found_in(self._pattern, text) else failed("nothing in the output matches")
 
 
 def required_pattern(
@@ -172,7 +178,7 @@ def required_pattern(
     """Require a match of a regular expression: in the output somewhere, or in each chunk.
 
     Args:
-        pattern: A regular expression of Python's `re`, searched for.
+        pattern: A regular expression of Python's `re`, searched for. It may take two seconds for a chunk.
         description: What is required, in words; by default made of the pattern.
         each: Require a match in every chunk: the first chunk without a match fails the output.
 
@@ -246,11 +252,30 @@ def _whole_words(phrases: list[list[str]], *, at_the_end: bool = False) -> re.Pa
     return re.compile(rf"(?<![^\W_])(?:{alternatives}){end}", re.IGNORECASE)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compiled(pattern: str) -> Pattern:
     try:
-        return re.compile(pattern)
-    except re.error as error:
+        compiled: Pattern = regex.compile(pattern)
+    except regex.error as error:
         raise UsageError(f"{pattern!r} is not a regular expression: {error}") from None
+    return compiled
+
+
+def found_in(pattern: Pattern, text: str) -> re.Match[str] | None:
+    """Return the first match in a text.
+
+    Raises:
+        ValidatorError: If a user's pattern takes longer than `PATIENCE`.
+    """
+    if isinstance(pattern, re.Pattern):  # one of ours, whose cost is linear
+        return pattern.search(text)
+    try:
+        found: re.Match[str] | None = pattern.search(text, timeout=PATIENCE)
+    except TimeoutError:
+        raise ValidatorError(
+            f"the pattern {pattern.pattern!r} took more than {PATIENCE:g} seconds for {len(text):,} "
+            "characters; write it without a repetition inside of a repetition"
+        ) from None
+    return found
 
 
 class Language(ChunkRule):

@@ -17,7 +17,7 @@ from streamval.types.results import PASS, PartialValidationResult
 # A fence may stand in a list, behind its markers.
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(`{3,}|~{3,})")
 _BREAK = re.compile(r"\s{0,3}([-*_])(?:\s*\1){2,}\s*")
-_DELIMITERS = re.compile(r"[ \t|:-]*-[ \t|:-]*")
+_DELIMITERS = re.compile(r"(?=[ \t|:]*-)[ \t|:-]*")
 # A bar that no backslash escapes separates two cells (GitHub Flavored Markdown, section 4.10).
 _CELL_END = re.compile(r"(?<!\\)\|")
 _ITEM = re.compile(r"(\s*)(?:(\d{1,9})[.)]|([-*+]))\s")

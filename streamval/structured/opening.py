@@ -8,7 +8,6 @@ from typing import Literal
 
 _FENCE = re.compile(r"```[^\n`{\[]{0,36}\n")
 _FENCE_SO_FAR = re.compile(r"`{1,2}|```[^\n`{\[]{0,36}")
-_FENCED = re.compile(r"\A\s*```[^\n`{\[]{0,36}\n(.*?)\s*(?:```\s*)?\Z", re.DOTALL)
 # The inside of a string, without its end, illegal characters, or half of an escape.
 _IN_STRING = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+', re.DOTALL)
 
@@ -129,5 +128,7 @@ def unfenced(text: str) -> str:
         >>> unfenced("```json\\n6\\n```\\n")
         '6'
     """
-    fenced = _FENCED.match(text)
-    return (fenced[1] if fenced else text).strip()
+    text = text.strip()
+    if fence := _FENCE.match(text):
+        text = text[fence.end() :].removesuffix("```").strip()
+    return text

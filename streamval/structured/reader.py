@@ -51,6 +51,11 @@ CERTAIN_AFTER = 64
 """Characters after which a bracket in the text is taken for the beginning of the JSON, if it can
 still be. Before that, a first completed key, value or container decides."""
 
+_DIGITS = "0123456789"
+
+LONG_NUMBER = 64
+"""Digits of a number from which on more digits cannot be an error, and are kept until it ends."""
+
 DEEPEST = 201
 """Greatest nesting depth of objects and arrays: the limit of pydantic's own parser (jiter,
 in pydantic-core 2.50). It bounds the cost of paths, which are as long as the nesting is deep."""
@@ -106,6 +111,7 @@ class JSONReader:
         self._escaping = False
         # Pieces of an open string that were not sent to the parser, which would read them again each time.
         self._unsent: list[str] = []
+        self._digits = 0  # at the end of the text so far
         # While it is uncertain whether a bracket begins the JSON: the text from there on, the events.
         self._candidate: list[str] = []
         self._held: list[JSONEvent] = []
@@ -220,8 +226,7 @@ class JSONReader:
         broken: Exception | None = None
         self._tail.append(text)
         self._at += len(text)
-        if self._string is not None and self._string_goes_on(text):
-            self._string = self._string.and_then(text)
+        if self._goes_on(text):
             self._unsent.append(text)
             return ""
         try:
@@ -245,6 +250,18 @@ class JSONReader:
         if broken is not None and self.error is None:
             self.error = f"{self.where}: {parser_message(broken)}"
         return ""
+
+    def _goes_on(self, text: str) -> bool:
+        """Return whether the text is only more of a string or of a long number."""
+        if self._string is not None:
+            if self._string_goes_on(text):
+                self._string = self._string.and_then(text)
+                return True
+        elif text.isascii() and text.isdigit():
+            self._digits += len(text)
+            return self._digits > LONG_NUMBER
+        self._digits = len(text) - len(text.rstrip(_DIGITS))
+        return False
 
     def _read_huge_number(self) -> Exception | None:
         """Read the tail again, with a smaller exponent where a `Decimal` cannot hold it.

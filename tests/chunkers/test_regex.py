@@ -3,7 +3,7 @@
 import pytest
 
 from streamval.chunkers import RegexChunker
-from streamval.errors import UsageError
+from streamval.errors import ChunkerError, UsageError
 
 
 def test_a_match_ends_a_chunk():
@@ -15,3 +15,9 @@ def test_a_match_ends_a_chunk():
 def test_a_pattern_that_is_none_is_named():
     with pytest.raises(UsageError, match="regular expression"):
         RegexChunker("(")
+
+
+def test_a_pattern_that_backtracks_for_years_is_stopped(monkeypatch):
+    monkeypatch.setattr("streamval.chunkers.regex.PATIENCE", 0.05)
+    with pytest.raises(ChunkerError, match=r"the pattern .* took more than"):
+        RegexChunker(r"(a|aa)+$").feed("a" * 60 + "!")

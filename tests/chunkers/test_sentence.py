@@ -138,3 +138,16 @@ def test_no_text_costs_more_than_linear(unit):
         chunker.feed(unit)
     chunker.flush()
     SentenceChunker().feed(unit * 50_000)
+
+
+@pytest.mark.parametrize("size", [4, 10**9])
+def test_a_million_line_ends_cost_linear_time(size):
+    """200,000 of them took six seconds, and so a million would time out."""
+    chunker, text = SentenceChunker(), "\n" * 1_000_000 + "End."
+    chunks = [c for at in range(0, len(text), size) for c in chunker.feed(text[at : at + size])]
+    assert [chunk.text for chunk in chunks + chunker.flush()] == ["End."]
+
+
+def test_a_text_in_one_piece_costs_what_it_costs_in_many():
+    text = "It rains. " * 100_000  # each cut copied all text after it
+    assert len(SentenceChunker().feed(text)) == 99_999

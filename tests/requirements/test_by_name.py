@@ -42,7 +42,7 @@ def test_each_can_be_made_by_its_name_and_says_what_it_does(name):
         ("word_limit", 3, "it takes at_least"),
         ("no_repetition", {"at_least": 3}, "it takes min_words"),
         ("language", "klingon", "klingon"),
-        ("forbidden_pattern", "(", "pattern"),
+        ("forbidden_pattern", "(", "not a regular expression"),
     ],
 )
 def test_what_cannot_be_made_is_said(name, given, says):

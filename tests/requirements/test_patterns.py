@@ -4,8 +4,9 @@ import pytest
 
 import streamval as sv
 from streamval import requirements as reqs
-from streamval.errors import UsageError
-from tests.support.requirements import failing, on_the_whole, passing, streamed
+from streamval.errors import UsageError, ValidatorError
+from streamval.requirements import patterns
+from tests.support.requirements import failing, on_the_whole, passing, run_of, streamed
 
 
 async def test_required_words_pass_with_the_last_and_fail_at_the_end():
@@ -185,3 +186,16 @@ async def test_too_little_text_gets_the_benefit_of_the_doubt():
 def test_an_unknown_language_is_refused():
     with pytest.raises(UsageError, match=r"not 'english'.*known are: .*en"):
         sv.language("english")
+
+
+@pytest.mark.parametrize("make", [sv.forbidden_pattern, sv.required_pattern])
+async def test_a_pattern_that_backtracks_for_years_is_stopped(make, monkeypatch):
+    monkeypatch.setattr(patterns, "PATIENCE", 0.05)
+    text = "a" * 60 + "! Bye."
+    with pytest.raises(
+        ValidatorError, match=r"the pattern '\(a\|aa\)\+\$' took more than 0.05 seconds"
+    ):
+        await on_the_whole(make(r"(a|aa)+$"), text)
+    result = await run_of(make(r"(a|aa)+$", on_error="fail"), text)
+    assert not result.success
+    assert await on_the_whole(sv.forbidden_pattern(r"(a+)+$"), "a" * 42 + "!")  # took 45 seconds

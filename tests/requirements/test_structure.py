@@ -96,3 +96,9 @@ async def test_bad_markdown_fails_at_its_line(text, reason):
 async def test_an_unclosed_fence_is_found_at_the_end():
     _, reason, _ = await failing(sv.readable_markdown(), "```\ncode\n", chunking="line")
     assert reason == "a code fence is not closed"
+
+
+async def test_dashes_of_a_table_cost_linear_time():
+    """32,000 of them took seven seconds, and so these would time out."""
+    for line in ("-" * 1_000_000, "-" * 1_000_000 + "x", "|-" * 500_000 + "x"):
+        await on_the_whole(sv.readable_markdown(), f"| a |\n{line}\n| b |")

@@ -79,3 +79,9 @@ def test_an_opening_without_end_costs_linear_time(unit):
 )
 def test_unfenced(text, inside):
     assert unfenced(text) == inside
+
+
+def test_a_fence_and_many_line_ends_cost_linear_time():
+    """20,000 of them took ten seconds, and so these would time out."""
+    assert unfenced("```json\n" + "\n" * 1_000_000 + "x") == "x"
+    assert unfenced("```json\n6" + "\n" * 1_000_000) == "6"

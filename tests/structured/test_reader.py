@@ -138,3 +138,24 @@ def test_a_raw_line_break_in_a_string_is_found_at_once():
 def test_fuzzed_slicings_make_no_difference():
     for seed in range(3000):
         assert reader_difference(random.Random(seed)) is None, f"seed {seed}"
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+def test_a_number_of_any_length_costs_linear_time(size):
+    """80,000 digits took four seconds, and so these would time out."""
+    reader, text = JSONReader(), '{"a": 0.' + "1" * 600_000 + "}"
+    events = [e for at in range(0, len(text), size) for e in reader.feed(text[at : at + size])]
+    assert [event.end for event in events if event.kind == "value"] == [600_008]
+
+
+@pytest.mark.parametrize(
+    "number", ["1" * 70 + "." + "2" * 70, "-" + "9" * 65 + "e1", "0" * 70, "1" * 64 + "x"]
+)
+def test_a_long_number_is_read_the_same_however_it_is_sliced(number):
+    for text in (f"[{number}]", f'{{"a": {number}, "b": [{number}]}}'):
+        whole = JSONReader()
+        known = whole.feed(text)
+        for size in (1, 3, 63, 64, 65):
+            reader = JSONReader()
+            got = [e for at in range(0, len(text), size) for e in reader.feed(text[at : at + size])]
+            assert (repr(got), reader.error) == (repr(known), whole.error)
