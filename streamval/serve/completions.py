@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import traceback
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -29,6 +29,9 @@ log = logging.getLogger("streamval.serve")
 
 BODY_SECONDS = 30.0
 """How long a client may take to send its request."""
+
+SMALL_BODY = 64 * 1024
+"""Bytes that are read before a request has a slot. The rest of a longer body is read afterwards."""
 
 FAREWELL_SECONDS = 5.0
 """How long the gateway waits for a client to read why its answer ended."""
@@ -71,19 +74,13 @@ class Completions:
         try:
             service.check_key(headers.get("authorization"), by_browser=False)
             service.check_origin(headers)
-            most = service.configuration.server.max_body_bytes
-            try:
-                async with asyncio.timeout(BODY_SECONDS):
-                    body = await _body(receive, headers, most)
-            except TimeoutError:
-                raise RequestError(
-                    f"the body did not come within {BODY_SECONDS:g} seconds", status=408
-                ) from None
-            request = _READ[self._kind](body)
-            line.model, line.stream = request.model, request.stream
-            run, relay, model = service.run_for(request)
-            work = self._run(exchange, line, request, run, relay, model, headers)
-            await _unless_gone(work, receive, line)
+            body = Body(receive, headers, service.configuration.server.max_body_bytes)
+            if await body.read(SMALL_BODY):
+                await self._begin(exchange, line, headers, body, service.limiter.slot())
+                return
+            async with service.limiter.slot():  # so that no more long bodies are kept than runs
+                await body.read()
+                await self._begin(exchange, line, headers, body, nullcontext())
         except _GoneError:
             line.outcome = "client gone"
         except RequestError as error:
@@ -91,6 +88,21 @@ class Completions:
             line.outcome, line.status = "refused", error.status
             content = error_object(str(error), error.kind, error.code, error.param)
             await exchange.refuse(error.status, content, error.headers)
+
+    async def _begin(
+        self,
+        exchange: Exchange,
+        line: RequestLog,
+        headers: dict[str, str],
+        body: Body,
+        slot: AbstractAsyncContextManager[None],
+    ) -> None:
+        """Answer a request that has come, once it has its slot, unless the client goes."""
+        request = _READ[self._kind](bytes(body.content))
+        line.model, line.stream = request.model, request.stream
+        run, relay, model = self._service.run_for(request)
+        work = self._run(exchange, line, request, run, relay, model, headers, slot)
+        await _unless_gone(work, body.receive, line)
 
     async def _run(
         self,
@@ -101,9 +113,10 @@ class Completions:
         relay: Relay | None,
         model: ServedModel,
         headers: dict[str, str],
+        slot: AbstractAsyncContextManager[None],
     ) -> None:
         service = self._service
-        async with service.limiter.slot():
+        async with slot:
             service.metrics.note_limiter()  # other processes show it as well
             names = tuple(requirement.name for requirement in run.requirements)
             run.subscribe(service.metrics.of(request.model, names))
@@ -206,29 +219,54 @@ class _GoneError(Exception):
     """The client went before it had sent its request."""
 
 
-async def _body(receive: Receive, headers: dict[str, str], most: int) -> bytes:
-    """Return the request's body, if it is not too long.
+class Body:
+    """The body of a request, which may come in parts.
+
+    Args:
+        receive: As in ASGI.
+        headers: The request's.
+        most: The bytes that it may have.
+
+    Attributes:
+        content: What has come.
 
     Raises:
-        RequestError: With status 413.
+        RequestError: With status 413, if it announces more.
     """
-    too_long = RequestError(f"the body is longer than {most:,} bytes", status=413)
-    if (
-        headers.get("content-length", "0").isdecimal()
-        and int(headers.get("content-length", 0)) > most
-    ):
-        raise too_long
-    pieces, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _GoneError
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        if size > most:
-            raise too_long
-        if not message.get("more_body", False):
-            return b"".join(pieces)
+
+    def __init__(self, receive: Receive, headers: dict[str, str], most: int) -> None:
+        self.receive = receive
+        self.content = bytearray()
+        self._most = most
+        announced = headers.get("content-length", "0")
+        self._check(int(announced) if announced.isdecimal() else 0)
+
+    async def read(self, enough: int | None = None) -> bool:
+        """Read to the end, or until there are `enough` bytes. Return whether it was read to the end.
+
+        Raises:
+            RequestError: With status 413 if it is too long, with 408 if it does not come in time.
+            _GoneError: If the client goes.
+        """
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while enough is None or len(self.content) < enough:
+                    message = await self.receive()
+                    if message["type"] == "http.disconnect":
+                        raise _GoneError
+                    self.content += message.get("body", b"")
+                    self._check(len(self.content))
+                    if not message.get("more_body", False):
+                        return True
+        except TimeoutError:
+            raise RequestError(
+                f"the body did not come within {BODY_SECONDS:g} seconds", status=408
+            ) from None
+        return False
+
+    def _check(self, size: int) -> None:
+        if size > self._most:
+            raise RequestError(f"the body is longer than {self._most:,} bytes", status=413)
 
 
 async def _unless_gone(work: Any, receive: Receive, line: RequestLog) -> None:

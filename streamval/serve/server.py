@@ -20,7 +20,11 @@ from streamval.errors import UsageError
 from streamval.requirements.by_name import search_here
 from streamval.serve.config_file import read_configuration
 from streamval.serve.configuration import Configuration
+from streamval.serve.connections import Connection, most_connections
 from streamval.serve.gateway import Gateway
+
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
 
 _FILE = "STREAMVAL_SERVE_FILE"
 """The environment variable that names the file for workers."""
@@ -93,7 +97,7 @@ def listen(host: str, port: int, ping_seconds: float) -> socket.socket:
     acknowledged within `ping_seconds` ends the connection (RFC 5482; Linux).
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family, backlog=2048)
+    listening = socket.create_server((host, port), family=family, backlog=BACKLOG)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     every = max(int(ping_seconds / 3), 1)
     for name, value in (
@@ -117,7 +121,11 @@ def config_for(app: Any, configuration: Configuration) -> uvicorn.Config:
 
 
 def _options(configuration: Configuration) -> dict[str, Any]:
+    Connection.most = most_connections()
     return {
+        "http": Connection,
+        # So many are accepted before the first of them is looked at.
+        "backlog": min(max(Connection.most // 4, 1), BACKLOG),
         "log_level": "warning",
         "access_log": False,  # the gateway writes its own line for each request
         "server_header": False,

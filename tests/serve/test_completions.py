@@ -10,6 +10,7 @@ import httpx
 import openai
 import pytest
 
+from streamval.serve.completions import SMALL_BODY, Body
 from tests.support.gateway import ASK, FILE, chat, client_of, gateway
 from tests.support.upstream import frame, upstream, words
 
@@ -329,3 +330,37 @@ async def test_the_log_has_no_text_of_what_was_judged(caplog):
 def quotes(text):
     """A user's rule that raises with the text."""
     raise ValueError(f"cannot judge {text}")
+
+
+async def test_no_more_of_a_long_body_is_read_than_is_kept_while_it_waits_for_its_slot():
+    """80 clients added 320 MiB where two runs were allowed."""
+    asked = 0
+
+    async def receive():
+        nonlocal asked
+        asked += 1
+        return {"type": "http.request", "body": b"x" * 16_384, "more_body": asked < 100}
+
+    body = Body(receive, {}, 4 * 1024 * 1024)
+    assert not await body.read(SMALL_BODY)
+    assert len(body.content) == SMALL_BODY
+    assert await body.read()
+    assert (asked, len(body.content)) == (100, 1_638_400)
+
+
+async def test_a_long_body_is_answered_once_it_has_its_slot():
+    long = [{"role": "user", "content": "so " * 100_000}]
+    async with (
+        upstream(words("One is fine.")) as behind,
+        gateway(behind.url, server=", max_runs: 1, max_waiting: 1") as serving,
+        client_of(serving) as client,
+    ):
+        answers = await asyncio.gather(
+            *(client.chat.completions.create(model="plain", messages=long) for _ in range(2))
+        )
+        assert [one.choices[0].message.content for one in answers] == ["One is fine."] * 2
+        assert serving.limiter.running == 0
+        unfinished = client.chat.completions.create(model="plain", messages=[*long, {"role": 5}])
+        with pytest.raises(openai.BadRequestError):
+            await unfinished
+        assert serving.limiter.running == 0
