@@ -85,6 +85,9 @@ class Backend(ABC):
 
     model: str = ""
     supports_prefix: bool = False
+    options_hold_keys: bool = True
+    """Whether the options of a request may hold keys, which are then redacted. Not those of a stranger."""
+
     options: Mapping[str, Any] = MappingProxyType({})
     adapters: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 

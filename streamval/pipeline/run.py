@@ -55,7 +55,7 @@ class Run(Generic[T]):
     def __init__(self, settings: Settings, request: GenerationRequest, loop: OneLoop) -> None:
         self.run_id = secrets.token_hex(16)
         self._settings = settings
-        self._options = request.options
+        self._options = request.options if settings.backend.options_hold_keys else {}
         self._loop = loop
         self._gate = Gate()
         self._subscribers = Subscribers(self._gate)

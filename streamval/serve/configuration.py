@@ -163,7 +163,7 @@ def problems_in(configuration: Configuration) -> Iterator[tuple[Location, str]]:
         except Exception as error:  # of the package behind it
             yield ("upstreams", name), str(error)
         if upstream.model.startswith("openai/"):
-            yield from _wrong_options(("upstreams", name, "options"), upstream.options)
+            yield from _wrong_options(("upstreams", name, "options"), upstream.defaults)
     for name, model in configuration.models.items():
         yield from _wrong_model(("models", name), model, upstreams)
 

@@ -132,7 +132,7 @@ class _Embedded(Endpoint):
     def __init__(self, upstream: Upstream) -> None:
         from streamval.backends.local import LocalBackend  # an optional extra
 
-        self._backend = LocalBackend(**upstream.options)
+        self._backend = LocalBackend(**upstream.defaults)
 
     def relay(self, request: CompletionRequest) -> Backend:
         if request.options.get("tools"):
@@ -151,7 +151,7 @@ class _ByLiteLLM(Endpoint):
 
         given = {"api_base": upstream.api_base, "api_key": upstream.api_key}
         params: Any = {name: value for name, value in given.items() if value is not None}
-        self._backend = LiteLLMBackend(upstream.model, **params, **upstream.options)
+        self._backend = LiteLLMBackend(upstream.model, **params, **upstream.defaults)
 
     def relay(self, request: CompletionRequest) -> Backend:
         if request.options.get("tools"):

@@ -123,14 +123,14 @@ class Service:
         backend = endpoint.relay(request)
         relay = backend if isinstance(backend, Relay) else None
         rules = self._requirements[request.model]
-        options = dict(request.options)
+        upstream = self.configuration.upstreams[model.upstream]
+        options = upstream.limited(request.options)
         wanted = format_of(options.get("response_format"))
         shows = self.configuration.server.recent > 0
-        upstream = self.configuration.upstreams[model.upstream]
         judge = self._endpoints[model.judge_upstream or model.upstream].judge()
         more = []
         if relay is not None:  # without tools, no call is valid
-            tools = options.get("tools", upstream.options.get("tools", []))
+            tools = options.get("tools", upstream.defaults.get("tools", []))
             offered = validators_of(tools if request.kind == "chat" else [])
             more.append(valid_tool_calls(relay, offered, rules, judge))
         if wanted is not None:

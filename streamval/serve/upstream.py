@@ -11,6 +11,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from math import isfinite
 from secrets import token_hex
 from typing import Annotated, Any, Literal
@@ -26,6 +27,7 @@ from streamval.errors import (
     ConnectionFailedError,
     RateLimitError,
     RefusedRequestError,
+    RequestError,
     StreamBrokenError,
 )
 from streamval.types.context import Message
@@ -49,6 +51,9 @@ MAX_ANSWER = 64 * 1024 * 1024
 END_SECONDS = 0.25
 """Seconds to wait for the end of a connection after the last frame."""
 
+TOKENS = ("max_tokens", "max_completion_tokens")
+"""The names of the limit of an answer's tokens. A limit of one is a limit of the other."""
+
 MAX_CALLS, MAX_ARGUMENTS, MAX_LOGPROBS = 32, 256 * 1024, 100_000
 """Tool calls in an answer, characters of one call, and tokens that wait to be sent, at most."""
 
@@ -66,7 +71,8 @@ class Upstream(BaseModel):
         api_key: Its key.
         completion: Which completions an ``openai/`` endpoint is asked for.
         continues: How a chat's server continues the assistant's last message; see `OpenAIBackend`.
-        options: Options of every request; a client's options override them.
+        options: Options of every request; a client's options override them. ``{at_most: N}`` limits what a
+            client may ask for, and ``{always: V}`` replaces it.
         stall_timeout: Seconds without a delta before the upstream counts as broken.
     """
 
@@ -87,11 +93,52 @@ class Upstream(BaseModel):
         return self
 
     @property
+    def defaults(self) -> dict[str, Any]:
+        """The options of a request whose client gives none."""
+        return {name: _default(value) for name, value in self.options.items()}
+
+    def limited(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a client's options within the file's limits.
+
+        Raises:
+            RequestError: If a limited option is no number.
+
+        Example:
+            >>> careful = Upstream(model="openai/m", options={"max_tokens": {"at_most": 9}, "seed": {"always": 1}})
+            >>> careful.limited({"max_completion_tokens": 50, "seed": 7, "top_p": 0.5})
+            {'max_completion_tokens': 9, 'top_p': 0.5}
+        """
+        options = dict(given)
+        for option, rule in self.options.items():
+            for name in TOKENS if option in TOKENS else (option,):
+                if name not in options or not _is_rule(rule):
+                    continue
+                if "always" in rule:
+                    del options[name]  # the default takes its place
+                else:
+                    options[name] = _at_most(name, options[name], rule["at_most"])
+        return options
+
+    @property
     def can_continue(self) -> bool:
         """Whether a repair can continue from the last good chunk."""
         if self.model == "local" or self.continues is not None:
             return True
         return self.model.startswith("openai/") and self.completion == "text"
+
+
+def _is_rule(value: object) -> bool:
+    return isinstance(value, Mapping) and set(value) in ({"at_most"}, {"always"})
+
+
+def _default(value: Any) -> Any:
+    return next(iter(value.values())) if _is_rule(value) else value
+
+
+def _at_most(name: str, value: Any, limit: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RequestError(f"{name} must be a number", param=name)
+    return min(value, limit)
 
 
 class Relay(Backend):
@@ -101,6 +148,8 @@ class Relay(Backend):
         tool_calls: The tool calls of the last attempt, as far as they have come.
         logprobs: The log probabilities of tokens that are not released yet.
     """
+
+    options_hold_keys = False  # they are a client's
 
     def __init__(self) -> None:
         self.tool_calls: list[dict[str, Any]] = []
@@ -146,7 +195,12 @@ class OpenAIRelay(Relay):
         try:
             body = self._body(request)
             # A redirect would send our key and the client's text to another server.
-            response = await self._session.post(self._url, json=body, allow_redirects=False)
+            response = await self._session.post(
+                self._url,
+                data=BytesIO(json.dumps(body, allow_nan=False).encode()),  # sent in parts
+                headers={"Content-Type": "application/json"},
+                allow_redirects=False,
+            )
             await self._check(response)
             reader = FrameReader()
             async for piece in response.content.iter_any():
@@ -195,7 +249,10 @@ class OpenAIRelay(Relay):
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         body = {
-            **options_for(self._upstream.completion, {**self._upstream.options, **request.options}),
+            **options_for(
+                self._upstream.completion,
+                {**self._defaults_for(request.options), **request.options},
+            ),
             "model": self.model,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -208,6 +265,13 @@ class OpenAIRelay(Relay):
             way = self._upstream.continues or "message"
             body |= continued(messages, request.prefix, way)
         return body | {"messages": messages}
+
+    def _defaults_for(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of the file, without a limit of tokens where the client has given one."""
+        own = self._upstream.defaults
+        if any(name in given for name in TOKENS):
+            return {name: value for name, value in own.items() if name not in TOKENS}
+        return own
 
     def _begin_at(self, offset: int) -> None:
         """Drop the tool calls and log probabilities of an earlier attempt."""

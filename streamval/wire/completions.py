@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamval.errors import RequestError, StreamBrokenError
@@ -28,6 +29,13 @@ NOT_SERVED = {
     "audio": "sound is not served",
     "best_of": "best_of asks for several answers, and a run judges one; leave it out",
     "echo": "echo is not served: the prompt is not judged",
+    **dict.fromkeys(
+        (
+            *("api_base", "base_url", "api_key", "api_version", "organization"),
+            *("headers", "default_headers", "extra_headers", "extra_body", "extra_query"),
+        ),
+        "a request cannot say where it goes, or with which key",
+    ),
     "suffix": "suffix is not served: the inserted text would be judged without the text after it",
 }
 
@@ -112,7 +120,7 @@ def read_request(
         RequestError: If it is not a request for one answer.
     """
     try:
-        given = json.loads(body)
+        given = json.loads(body, parse_constant=_no_number, parse_float=_finite)
     except (ValueError, RecursionError):
         raise RequestError("the body is no JSON") from None
     if not isinstance(given, dict):
@@ -138,6 +146,17 @@ def read_request(
         stream,
         stream_options.get("include_usage") is True,
     )
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _finite(written: str) -> float:
+    """Read a number. One that is too large would be sent on as `Infinity`."""
+    if not isfinite(number := float(written)):
+        _no_number(written)
+    return number
 
 
 # Reading frames

@@ -1,6 +1,7 @@
 """Tests of `streamval.serve.upstream`: what the frames of an upstream may do."""
 
 import json
+import time
 
 import httpx
 import openai
@@ -320,3 +321,90 @@ async def test_nothing_beside_the_text_carries_what_was_not_judged():
             answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
             assert "the upstream broke off" in answer.text
             assert evil not in answer.text
+
+
+JSON = {"content-type": "application/json"}
+LIMITED = FILE.replace(
+    '"{url}", api_key: sk-of-the-upstream,',
+    '"{url}", api_key: sk-of-the-upstream, options: {{max_tokens: {{at_most: 20}}, '
+    "seed: {{always: 7}}, top_p: 0.5}},",
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({}, {"max_tokens": 20}),
+        ({"max_tokens": 5}, {"max_tokens": 5}),
+        ({"max_tokens": 5000}, {"max_tokens": 20}),
+        ({"max_completion_tokens": 5000, "seed": 1}, {"max_completion_tokens": 20}),
+        (
+            {"max_tokens": 9, "max_completion_tokens": 50},
+            {"max_tokens": 9, "max_completion_tokens": 20},
+        ),
+        ({"top_p": 0.9, "min_p": 0.1}, {"max_tokens": 20, "top_p": 0.9, "min_p": 0.1}),
+    ],
+)
+async def test_the_file_limits_and_fixes_what_a_client_may_ask_for(asked, sent):
+    async with (
+        upstream(words("One.")) as behind,
+        gateway(behind.url, file=LIMITED) as serving,
+        httpx.AsyncClient(base_url=serving.url, trust_env=False) as client,
+    ):
+        body = {"model": "plain", "messages": ASK, **asked}
+        assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+        (request,) = behind.requests
+        own = {"messages", "model", "stream", "stream_options"}
+        assert {n: v for n, v in request.body.items() if n not in own} == {
+            "seed": 7,
+            "top_p": 0.5,
+            **sent,
+        }
+        wrong = {**body, "max_tokens": "5000"}
+        assert (await client.post("/v1/chat/completions", json=wrong)).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["api_base", "base_url", "api_key", "extra_headers", "extra_body", "extra_query", "headers"],
+)
+async def test_a_client_cannot_say_where_its_request_goes_or_with_which_key(option):
+    async with (
+        upstream(words("One.")) as behind,
+        gateway(behind.url) as serving,
+        httpx.AsyncClient(base_url=serving.url, trust_env=False) as client,
+    ):
+        body = {"model": "plain", "messages": ASK, option: {"Authorization": "Bearer mine"}}
+        answer = await client.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, option)
+        assert not behind.requests
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "[NaN]"])
+async def test_what_json_cannot_say_never_goes_upstream(number):
+    async with (
+        upstream(words("One.")) as behind,
+        gateway(behind.url) as serving,
+        httpx.AsyncClient(base_url=serving.url, trust_env=False) as client,
+    ):
+        body = json.dumps({"model": "plain", "messages": ASK, "top_p": "@"}).replace('"@"', number)
+        assert (
+            await client.post("/v1/chat/completions", content=body, headers=JSON)
+        ).status_code == 400
+        assert not behind.requests
+
+
+async def test_no_secrets_are_learned_from_a_clients_options():
+    """60,000 of them, and an upstream that refuses, made everybody wait 13 seconds."""
+    refused = (400, "Content-Type: application/json", b'{"error": {"message": "bad seed"}}')
+    async with (
+        upstream(refused) as behind,
+        gateway(behind.url) as serving,
+        httpx.AsyncClient(base_url=serving.url, trust_env=False, timeout=60) as client,
+    ):
+        keys = {f"key{n}": f"{n:060}" for n in range(40_000)}
+        body = {"model": "plain", "messages": ASK, "metadata": keys}
+        before = time.process_time()
+        answer = await client.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, "bad seed" in answer.text) == (400, True)
+        assert time.process_time() - before < 10
