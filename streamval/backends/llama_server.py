@@ -1,8 +1,8 @@
 """The embedded model's server: ``python -m streamval.backends.llama_server MODEL THREADS CONTEXT``.
 
 A separate process, so that llama.cpp's logging, memory and crashes do not affect the program that
-uses it. Prints its address on a line once it serves. Ends when its standard input closes, so also
-when the parent process crashes.
+uses it. Reads its key from the first line of its standard input, and prints its address on a line once
+it serves. Ends when its standard input closes, so also when the parent process crashes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ def main() -> None:
     params.n_parallel = 1
     params.cpuparams.n_threads = int(threads)
     params.endpoint_metrics = True
+    # Any web page can send a request to this address: without the key, it is refused.
+    params.api_keys = [sys.stdin.readline().strip()]
+    params.cors_origins, params.cors_credentials = "null", False
     params.warmup = False
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)

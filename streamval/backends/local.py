@@ -7,10 +7,12 @@ import atexit
 import hashlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -88,10 +90,17 @@ class LocalBackend(Backend):
     async def address(self) -> str:
         """Return the address of the server, starting it if needed: for its ``/metrics`` and ``/health``.
 
+        All but ``/health`` needs the key: ``{"Authorization": f"Bearer {backend.key}"}``.
+
         Raises:
             BackendError: If it does not start.
         """
         return await asyncio.to_thread(_server.address, self._threads)
+
+    @property
+    def key(self) -> str:
+        """The key of the server, which is made at random for each process."""
+        return _server.key
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate the continuation of the prompt, and of the prefix if there is one."""
@@ -107,7 +116,10 @@ class LocalBackend(Backend):
         if request.format is not None:
             body["json_schema"] = Schema(request.format).json_schema
         timeout = httpx.Timeout(None, connect=10.0)
-        async with httpx.AsyncClient(base_url=await self.address(), timeout=timeout) as client:
+        headers = {"Authorization": f"Bearer {self.key}"}
+        async with httpx.AsyncClient(
+            base_url=await self.address(), headers=headers, timeout=timeout, trust_env=False
+        ) as client:
             try:
                 async with client.stream("POST", "/completion", json=body) as response:
                     if response.is_error:
@@ -200,6 +212,7 @@ class _Server:
         self._lock = Lock()
         self._process: subprocess.Popen[str] | None = None
         self._address = ""
+        self.key = secrets.token_urlsafe(32)
 
     def address(self, threads: int) -> str:
         with self._lock:
@@ -217,7 +230,10 @@ class _Server:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         )
         atexit.register(self.stop)
+        assert self._process.stdin is not None
         assert self._process.stdout is not None
+        with suppress(BrokenPipeError):  # it ended at once: its log says why
+            print(self.key, file=self._process.stdin, flush=True)
         address = _first_line(self._process.stdout, STARTUP_SECONDS)
         if not address.startswith("http"):
             self.stop()

@@ -132,7 +132,8 @@ class _Embedded(Endpoint):
     def __init__(self, upstream: Upstream) -> None:
         from streamval.backends.local import LocalBackend  # an optional extra
 
-        self._backend = LocalBackend(**upstream.defaults)
+        # Without a cache of prompts: how long an answer takes would tell what somebody else has asked.
+        self._backend = LocalBackend(**{"cache_prompt": False, **upstream.defaults})
 
     def relay(self, request: CompletionRequest) -> Backend:
         if request.options.get("tools"):

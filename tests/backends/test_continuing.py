@@ -78,13 +78,14 @@ async def test_llama_cpp_continues_the_last_message(local_backend):
     """The real server: its prompt ends where the prefix does, and what it says follows it."""
     address = await local_backend.address()
     messages = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": PREFIX}]
-    async with httpx.AsyncClient(base_url=address) as client:
+    keyed = {"Authorization": f"Bearer {local_backend.key}"}
+    async with httpx.AsyncClient(base_url=address, headers=keyed) as client:
         applied = (await client.post("/apply-template", json={"messages": messages})).json()
     assert applied["prompt"].endswith(PREFIX)
     backend = sv.OpenAIBackend(
         "gemma",
         base_url=f"{address}/v1",
-        api_key="none",
+        api_key=local_backend.key,
         continues="message",
         temperature=0,
         max_tokens=12,

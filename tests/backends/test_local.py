@@ -1,6 +1,7 @@
 """Tests of `streamval.backends.local`."""
 
 import asyncio
+from pathlib import Path
 
 import httpx
 import pytest
@@ -28,8 +29,12 @@ pytestmark = pytest.mark.local_model
 PROMPT = "Facts about water:\n\nWater is"
 
 
+def keyed(backend):
+    return {"Authorization": f"Bearer {backend.key}"}
+
+
 async def metric(backend, name):
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(headers=keyed(backend)) as client:
         lines = (await client.get(f"{await backend.address()}/metrics")).text.splitlines()
     return float(next(ln.split()[1] for ln in lines if ln.startswith(f"llamacpp:{name} ")))
 
@@ -124,3 +129,25 @@ def test_misspelt_options_are_refused():
         sv.LocalBackend(thread=2)
     with pytest.raises(UsageError, match="did you mean 'temperature'"):
         sv.Pipeline(sv.LocalBackend()).start("go", temprature=3)
+
+
+async def test_no_web_page_can_use_the_server(local_backend):
+    """It took any Host, needed no key, and answered CORS with credentials."""
+    address = await local_backend.address()
+    origin = {"Origin": "https://evil.test"}
+    body = {"prompt": "Water", "n_predict": 1}
+    async with httpx.AsyncClient(base_url=address) as client:
+        for path in ("/completion", "/v1/chat/completions", "/metrics", "/props", "/slots"):
+            asked = client.post if path != "/metrics" else client.get
+            kwargs = {"json": body} if path != "/metrics" else {}
+            answer = await asked(path, headers=origin, **kwargs)
+            assert answer.status_code == 401, path
+            assert answer.headers.get("access-control-allow-origin") != "https://evil.test"
+            assert answer.headers.get("access-control-allow-credentials") != "true"
+        said = await client.post(
+            "/completion", headers={**origin, **keyed(local_backend)}, json=body
+        )
+        assert said.status_code == 200
+    processes = Path("/proc").glob("[0-9]*/cmdline")
+    lines = [path.read_bytes() for path in processes if path.exists()]
+    assert not any(local_backend.key.encode() in line for line in lines)
