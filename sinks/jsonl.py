@@ -50,7 +50,7 @@ class JSONL:
         if isinstance(event, StartedEvent):
             self._running.add(event.run_id)
         if self._file is None:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._write(self._file, EventAdapter.dump_json(event) + b"\n")
         if isinstance(event, CompletedEvent):
             self._running.discard(event.run_id)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from time import time
 from types import MappingProxyType
 from typing import IO, Any, ClassVar
 
@@ -30,6 +31,8 @@ from streamval.types.results import Usage
 
 CONTEXT_TOKENS = 4096
 STARTUP_SECONDS = 60.0
+ABANDONED = 3600.0
+"""Seconds after which an unfinished file belongs to a process that was killed."""
 
 
 _NAMES = """
@@ -84,8 +87,9 @@ class LocalBackend(Backend):
         self._threads = threads or os.cpu_count() or 1
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Reject options that llama.cpp does not know."""
+        """Reject options that llama.cpp does not know, and a `logit_bias` of another shape."""
         check_names(options, _OPTIONS)
+        _pairs(options.get("logit_bias", ()))
 
     async def address(self) -> str:
         """Return the address of the server, starting it if needed: for its ``/metrics`` and ``/health``.
@@ -138,7 +142,15 @@ _FINISH_REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
 def _pairs(bias: Any) -> list[Any]:
     """Return a `logit_bias`, or OpenAI's mapping of it, as the list of pairs that llama.cpp expects."""
-    return [list(pair) for pair in (bias.items() if isinstance(bias, Mapping) else bias)]
+    try:
+        pairs = [list(pair) for pair in (bias.items() if isinstance(bias, Mapping) else bias)]
+    except TypeError:
+        pairs = [[]]
+    if not all(len(pair) == 2 and isinstance(pair[1], (int, float)) for pair in pairs):
+        raise UsageError(
+            f"logit_bias must be {{token: bias}} or [[token, bias]], not {bias!r:.100}"
+        )
+    return pairs
 
 
 async def _deltas(response: httpx.Response) -> AsyncIterator[Delta]:
@@ -189,6 +201,9 @@ def model_path() -> Path:
     path: Path = cache / gemma.MODEL_NAME
     if path.exists() and _sha256(path) == gemma.EXPECTED_SHA256:
         return path
+    for left in cache.glob("*.part"):  # by a process that was killed
+        if time() - left.stat().st_mtime > ABANDONED:
+            left.unlink(missing_ok=True)
     handle, unfinished = tempfile.mkstemp(dir=cache, suffix=".part")
     os.close(handle)
     try:

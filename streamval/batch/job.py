@@ -177,7 +177,7 @@ class Job:
             if known:  # else it was stopped before the rows had been read
                 await asyncio.to_thread(write, self.out, table.records, self._rows)
         finally:
-            await asyncio.to_thread(table.close)
+            await _to_its_end(table.close)
         return BatchResult(self._ended, self.progress, in_all)
 
     async def _opened(self) -> Table:
@@ -346,3 +346,13 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+async def _to_its_end(fn: Callable[[], None]) -> None:
+    """Call a function on a thread. If this is cancelled meanwhile, the function has still ended afterwards."""
+    working = asyncio.ensure_future(asyncio.to_thread(fn))
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await working
+        raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -51,10 +50,11 @@ def write(out: Path, records: Records, rows: Source) -> None:
     """
     try:
         out = out.resolve()  # replace the target of a symbolic link, not the link
-        # Made by `open`, so that its permissions are those of any new file here.
-        new = out.with_name(f".{out.name}.{secrets.token_hex(8)}")
+        # Always the same name: the job alone writes it, and what a kill leaves behind is written over.
+        new = out.with_name(f".{out.name}.unfinished")
         try:
-            with new.open("xb") as file:
+            new.unlink(missing_ok=True)
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 if out.suffix != ".parquet":
                     file.writelines(record + b"\n" for record in records())
                     file.flush()

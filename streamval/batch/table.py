@@ -11,6 +11,7 @@ was kept (write-ahead log, https://www.sqlite.org/wal.html).
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -107,7 +108,7 @@ class Table:
     def __init__(self, out: Path, settings: Mapping[str, str]) -> None:
         self.path, self._out = table_of(out), out
         self._alone = threading.Lock()
-        self._lock = FileLock(f"{self.path}.lock", timeout=0, thread_local=False)
+        self._lock = FileLock(f"{self.path}.lock", timeout=0, mode=0o600, thread_local=False)
         try:
             self._lock.acquire()
         except Timeout:
@@ -129,6 +130,10 @@ class Table:
             raise UsageError(
                 f"{self._out} is there, and no job wrote it: name another file, or delete it"
             )
+        if (
+            new
+        ):  # what a model wrote is for its owner; SQLite's other files get the same permissions
+            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600))
         connection = sqlite3.connect(
             self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )

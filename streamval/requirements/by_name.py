@@ -158,7 +158,7 @@ def object_in(place: str) -> Any:
 
 
 def search_here(folder: str | Path = "") -> None:
-    """Let Python find modules in a folder, as ``python FILE`` does for the folder of the file.
+    """Let Python find modules in a folder, behind all others: none there replaces one of the program's own.
 
     It changes `sys.path` for the whole process, so only the command line and the gateway's workers
     call it, once, when they start.
@@ -168,7 +168,7 @@ def search_here(folder: str | Path = "") -> None:
     """
     entry = str(Path(folder).resolve()) if folder else ""
     if entry not in sys.path:
-        sys.path.insert(0, entry)
+        sys.path.append(entry)
 
 
 def _module_of_file(file: Path) -> ModuleType:

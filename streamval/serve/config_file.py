@@ -16,6 +16,9 @@ from streamval.serve.configuration import Configuration, Location, problems_in
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
+MAX_PLACES = 20_000
+"""Entries of the largest file. An alias counts as all that it stands for: nine of them can stand for 10⁹."""
+
 DEFAULT = """
 upstreams:
   local: {model: local, options: {max_tokens: 120, stop: ["\\n"]}}
@@ -75,7 +78,11 @@ def parse_configuration(text: str, name: str, environment: Mapping[str, str]) ->
     try:
         document = yaml.compose(text, yaml.SafeLoader)
         problems: list[str] = []
-        lines = dict(_lines(document, (), problems)) if document is not None else {}
+        lines: dict[Location, int] = {}
+        for place, line in _lines(document, (), problems) if document is not None else ():
+            lines[place] = line
+            if len(lines) > MAX_PLACES:
+                raise _refused(name, [f"the file: it has more than {MAX_PLACES:,} entries"])
         plain = yaml.safe_load(text)
     except RecursionError:
         raise _refused(name, ["the file: it contains itself"]) from None

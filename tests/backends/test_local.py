@@ -151,3 +151,10 @@ async def test_no_web_page_can_use_the_server(local_backend):
     processes = Path("/proc").glob("[0-9]*/cmdline")
     lines = [path.read_bytes() for path in processes if path.exists()]
     assert not any(local_backend.key.encode() in line for line in lines)
+
+
+@pytest.mark.parametrize("bias", [[1], 5, [[1]], {"a": "b"}, [[1, None]]])
+def test_a_logit_bias_of_another_shape_is_refused(local_backend, bias):
+    """A client of the gateway got a 500."""
+    with pytest.raises(UsageError, match="logit_bias must be"):
+        local_backend.check_options({"logit_bias": bias})

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 import streamval as sv
 from streamval.batch import Job, RowEvent, Slowed, fingerprint, status
 from streamval.batch.answering import Answering
+from streamval.batch.table import Table
 from streamval.errors import AuthenticationError, UsageError
 
 
@@ -192,6 +194,22 @@ async def test_cancelled_at_any_moment_it_leaves_the_table_to_the_next_one(out):
         with contextlib.suppress(asyncio.CancelledError):
             await running
         await sv.batch(rows_of(50), out, pipeline_of(Counted()), limit=1)
+
+
+async def test_cancelled_while_it_closes_it_has_closed_afterwards(out, monkeypatch):
+    closing = Table.close
+
+    def slowly(table):
+        running.get_loop().call_soon_threadsafe(running.cancel)
+        time.sleep(0.1)
+        closing(table)
+
+    monkeypatch.setattr(Table, "close", slowly)
+    running = asyncio.ensure_future(sv.batch(rows_of(2), out, pipeline_of(Counted())))
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    monkeypatch.undo()
+    await sv.batch(rows_of(2), out, pipeline_of(Counted()))
 
 
 async def test_who_watches_is_told_of_what_is_on_the_disk(out):

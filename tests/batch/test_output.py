@@ -3,6 +3,9 @@
 import datetime as dt
 import decimal
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,3 +148,29 @@ async def test_a_link_stays_a_link(tmp_path):
     write(tmp_path / "out.jsonl", records_of({"id": 1}), [])
     assert (tmp_path / "out.jsonl").is_symlink()
     assert (tmp_path / "there.jsonl").read_text() == '{"id": 1}\n'
+
+
+def test_what_a_kill_left_behind_is_written_over_and_gone(tmp_path):
+    out = tmp_path / "out.jsonl"
+    program = (
+        "import os, pathlib, sys\n"
+        "from streamval.batch.output import write\n"
+        "def records():\n"
+        "    yield b'half'\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "write(pathlib.Path(sys.argv[1]), records, [])\n"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program, out], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    write(out, records_of({"id": 1}), [])
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+async def test_results_and_their_table_are_for_their_owner(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask is of all threads"))
+    out = tmp_path / "out.jsonl"
+    await sv.batch([{"prompt": "Hi"}], out, sv.Pipeline(sv.ScriptedBackend("Hello.")))
+    files = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()}
+    assert files.pop("out.jsonl") == "0o600"
+    assert set(files.values()) == {"0o600"}

@@ -1,5 +1,8 @@
 """Tests of `streamval.serve.config_file`: every mistake of a file is named, at its line."""
 
+import subprocess
+import sys
+
 import pytest
 
 import streamval as sv
@@ -191,3 +194,33 @@ def test_rules_are_found_where_python_finds_modules(tmp_path, monkeypatch):
     )
     made = read_configuration(path)
     assert requirement_of(made.models["b"].requirements[0]).name == "polite"
+
+
+def test_a_file_of_aliases_that_stand_for_more_and_more_is_refused():
+    """271 bytes of it took 25 seconds and 3.2 GB."""
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
+    )
+    with pytest.raises(ConfigurationError, match="it has more than 20,000 entries"):
+        parse_configuration(bomb, "bomb.yaml", {})
+
+
+def test_a_module_beside_the_file_replaces_none_of_the_programs_own(tmp_path):
+    """It was executed without any `python:`, by an import of another module."""
+    (tmp_path / "py3langid.py").write_text("raise SystemExit('executed')")
+    (tmp_path / "json.py").write_text("raise SystemExit('executed')")
+    (tmp_path / "mine.py").write_text("def polite(text):\n    return True\n")
+    (tmp_path / "gateway.yaml").write_text(
+        "upstreams: {main: {model: openai/x, api_base: 'http://127.0.0.1:9/v1', api_key: x}}\n"
+        "models: {m: {upstream: main, requirements: [{language: en}, {python: 'mine:polite'}]}}\n"
+    )
+    program = (
+        "from streamval.requirements.by_name import search_here\n"
+        "search_here('.')\n"
+        "from streamval.serve.config_file import read_configuration\n"
+        "print(list(read_configuration('gateway.yaml').models))\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (said.stdout, said.stderr) == ("['m']\n", "")

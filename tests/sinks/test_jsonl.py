@@ -90,3 +90,10 @@ def test_on_a_full_disk_no_half_line_stays(tmp_path, monkeypatch):
         record(event)
     assert written > 1
     assert list(read_events(path)) == [event] * (written + 1)
+
+
+async def test_a_recording_is_for_its_owner(tmp_path):
+    run = sv.Pipeline(sv.ScriptedBackend("Yours.")).start("go")
+    run.subscribe(sv.sinks.JSONL(tmp_path / "run.jsonl"))
+    await run
+    assert (tmp_path / "run.jsonl").stat().st_mode & 0o777 == 0o600
