@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from streamval.batch.pace import Pace, Slowed
-from streamval.batch.records import kept
+from streamval.batch.records import kept, token_count
 from streamval.batch.rows import InputRow
 from streamval.batch.table import Kept
 from streamval.errors import (
@@ -15,6 +15,7 @@ from streamval.errors import (
     RateLimitError,
     UnknownModelError,
 )
+from streamval.events import BaseEvent, CompletedEvent
 from streamval.pipeline.pipeline import Pipeline
 from streamval.types.results import StreamResult
 
@@ -60,11 +61,20 @@ class Answering:
             UnknownModelError: If the model is not known.
         """
         answered: StreamResult[Any] | Exception
+        spent = 0
+
+        def note(event: BaseEvent) -> None:
+            nonlocal spent
+            if isinstance(event, CompletedEvent):
+                spent += token_count(event.usage)
+
         for _ in range(TRIES):
             if not await self._pace.turn():
                 return None
             try:
-                answered = await self._pipeline.run(row.prompt)
+                async with self._pipeline.start(row.prompt) as run:
+                    run.subscribe(note)
+                    answered = await run
             except (AuthenticationError, UnknownModelError):
                 raise
             except RateLimitError as error:
@@ -74,8 +84,8 @@ class Answering:
                 answered = error
                 self._pace.slow_down(str(error))
             except Exception as error:
-                return kept(row, error)
+                return kept(row, error, spent)
             else:
                 self._pace.went_well()
-                return kept(row, answered)
-        return kept(row, answered)
+                return kept(row, answered, spent)
+        return kept(row, answered, spent)

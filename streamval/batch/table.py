@@ -328,7 +328,7 @@ def _counts(connection: sqlite3.Connection) -> Counts:
     found = {
         outcome: (count, tokens)
         for outcome, count, tokens in connection.execute(
-            "SELECT outcome, count(*), sum(tokens) FROM row JOIN result USING (key) "
+            "SELECT outcome, count(*), CAST(total(tokens) AS INTEGER) FROM row JOIN result USING (key) "
             f"WHERE {OF_NOW} AND row.digest = result.digest GROUP BY outcome"
         )
     }

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 
+import pydantic
 import pytest
 
 import streamval as sv
@@ -422,3 +424,57 @@ def test_a_job_that_is_killed_at_200_moments_has_one_result_a_row(tmp_path):
     found = json.loads(done.stdout)
     assert (found["wrong"], found["lives"]) == ([], 201)
     assert found["before_the_last"] > 0
+
+
+def reporting(tokens):
+    """A backend that reports these tokens, and then breaks off where the prompt says so."""
+
+    async def said(request):
+        yield sv.Delta("Fine.", usage=sv.types.Usage(1, tokens, source="backend"))
+        if "break" in request.messages[-1].content:
+            raise sv.errors.StreamBrokenError("gone")
+
+    return sv.IterableBackend(said)
+
+
+@pytest.mark.parametrize("tokens", [10**20, 2**62, -5, 2**63 - 1])
+async def test_what_no_model_can_have_written_is_one_row_and_no_end(out, tokens):
+    """10²⁰ tokens killed the job, which paid again at each start; 2⁶² made its status impossible."""
+    made = pipeline_of(reporting(tokens))
+    for _ in range(2):
+        result = await sv.batch(rows_of(20), out, made)
+        assert (result.success, result.in_all.valid) == (True, 20)
+    assert status(out).tokens <= 20 * 2**40
+    assert len(results_in(out)) == 20
+
+
+class Unwritable(pydantic.BaseModel):
+    name: str
+
+    @pydantic.field_serializer("name")
+    def broken(self, name):
+        raise KeyError("of the user's own type")
+
+
+async def test_a_parsed_value_that_cannot_be_written_is_a_row_with_an_error(out):
+    """It ended the job at each start."""
+    backend = Counted(lambda prompt: '{"name": "Rome"}')
+    made = sv.Pipeline(backend, format=Unwritable)
+    for _ in range(2):
+        result = await sv.batch(rows_of(3), out, made)
+    assert (result.in_all.errors, len(backend.asked)) == (3, 3)
+    assert "of the user's own type" in results_in(out)[0]["error"]
+
+
+async def test_rows_that_broke_off_count_for_the_budget(out):
+    """40 rows of 5,000 tokens passed a budget of 1,000."""
+    made = pipeline_of(reporting(5000))
+    result = await sv.batch(rows_of(40, "break off"), out, made, token_budget=12_000, task_limit=1)
+    assert (result.ended, result.in_all.errors, result.in_all.tokens) == ("tokens", 3, 15_000)
+
+
+async def test_what_json_cannot_say_stays_as_text(out):
+    rows = [{"id": 1, "prompt": "Hi", "score": math.nan, "most": math.inf}]
+    await sv.batch(rows, out, pipeline_of(Counted()))
+    (record,) = results_in(out)
+    assert (record["score"], record["most"]) == ("NaN", "Infinity")

@@ -5,7 +5,7 @@ import json
 from pydantic import BaseModel
 
 import streamval as sv
-from streamval.batch.records import SHOWN, kept, refused
+from streamval.batch.records import SHOWN, kept, refused, token_count
 from streamval.batch.rows import RESULT, row_of
 
 ROW = row_of(1, "row", {"id": 7, "prompt": "Hi", "topic": "sea", "text": "mine"})
@@ -17,7 +17,8 @@ class City(BaseModel):
 
 def test_the_result_of_a_run():
     pipeline = sv.Pipeline(sv.ScriptedBackend('{"name": "Rome"}'), format=City)
-    made = kept(ROW, pipeline.run_sync("Hi"))
+    answered = pipeline.run_sync("Hi")
+    made = kept(ROW, answered, token_count(answered.usage))
     record = json.loads(made.record)
     assert set(record) == {*RESULT, "topic", "input_text"}
     assert (record["id"], record["topic"], record["input_text"]) == (7, "sea", "mine")
@@ -69,5 +70,5 @@ def test_whatever_a_row_carries_is_a_line_of_json():
     made = kept(row_of(1, "row", worst), ValueError("\udcff"))
     assert b"\n" not in made.record
     record = json.loads(made.record)
-    assert (record["half"], record["nan"], record["new\nline"]) == ("?", None, "a\nb")
+    assert (record["half"], record["nan"], record["new\nline"]) == ("?", "Infinity", "a\nb")
     assert record["error"] == "ValueError: ?"
