@@ -253,4 +253,5 @@ def _say_how_it_went(result: BatchResult, rows: str, out: Path) -> None:
 
 
 def _say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    # A provider's message may be in it: none of its control characters reaches the terminal.
+    print(f"{time.strftime('%H:%M:%S')} {visible(line)}", file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import regex
 
 from streamval.errors import UsageError
-from streamval.structured.as_read import visible
+from streamval.structured.as_read import without_unseen
 
 Find: TypeAlias = "Callable[..., str | None]"
 
@@ -78,7 +78,7 @@ def normalised(text: str) -> str:
         >>> normalised("４１１１–11\u200b11\u00a0٣")
         '4111-1111 3'
     """
-    text = visible(text)
+    text = without_unseen(text)
     return text if text.isascii() else _ODD.sub(_plain, text)
 
 

@@ -12,7 +12,7 @@ import regex
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed, quoted
-from streamval.structured.as_read import forms_of, visible
+from streamval.structured.as_read import forms_of, without_unseen
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
 
 ENOUGH = 40
@@ -81,7 +81,7 @@ class ForbiddenWords(ForbiddenPattern):
 
     def __init__(self, phrases: list[str], **options: Any) -> None:
         names = " or ".join(f'"{phrase}"' for phrase in phrases)
-        split = [visible(phrase).split() for phrase in phrases]
+        split = [without_unseen(phrase).split() for phrase in phrases]
         begun = [words[:size] for words in split for size in range(1, len(words))]
         options = {"check_only": True, "chunking": "word", "hold": True, **options}
         super().__init__(_whole_words(split), f"never say {names}", **options)
@@ -206,7 +206,7 @@ class RequiredWords(ChunkRule):
     def __init__(self, phrases: list[str], **options: Any) -> None:
         names = " and ".join(f'"{phrase}"' for phrase in phrases)
         super().__init__(f"say {names}", **options)
-        self._wanted = tuple((p, _whole_words([visible(p).split()])) for p in phrases)
+        self._wanted = tuple((p, _whole_words([without_unseen(p).split()])) for p in phrases)
         self._missing = self._wanted
 
     def check(self, chunk: str) -> PartialValidationResult:

@@ -47,14 +47,14 @@ def as_read(text: str) -> str:
         text = _MARKUP.sub(r"\1", text)
     if "&" in text:
         text = html.unescape(text)
-    return visible(text)
+    return without_unseen(text)
 
 
-def visible(text: str) -> str:
+def without_unseen(text: str) -> str:
     """Return a text with one form of each letter, and without the characters that do not show.
 
     Example:
-        >>> visible("cafe\u0301, \u200bＡ")
+        >>> without_unseen("cafe\u0301, \u200bＡ")
         'café, A'
     """
     if not text.isascii():

@@ -40,6 +40,35 @@ def test_a_job_from_its_rows_to_its_results(folder):
     assert done.stdout.startswith("2 of 2 rows have a result: 2 valid")
 
 
+HOSTILE = """
+import streamval as sv
+
+SAID = "wait \\x1b[31m\\x1b]0;owned\\x07\\x9b2J"
+
+class Hostile(sv.Backend):
+    model = "hostile"
+    asked = 0
+
+    async def stream(self, request):
+        Hostile.asked += 1
+        if Hostile.asked == 1:
+            raise sv.errors.RateLimitError(SAID)
+        yield "Fine."
+        raise sv.errors.StreamBrokenError(SAID)
+
+pipeline = sv.Pipeline(Hostile())
+"""
+
+
+def test_what_a_provider_says_controls_no_terminal(folder):
+    (folder / "made.py").write_text(HOSTILE)
+    rows(folder, "one", "two")
+    done = run(*JOB)
+    assert "slower: a pause" in done.stderr
+    assert "the first error" in done.stderr
+    assert not {"\x1b", "\x07", "\x9b"} & set(done.stderr + done.stdout)
+
+
 def test_standard_input(folder):
     done = run("-", *JOB[1:], input='{"prompt": "one"}\n{"prompt": "two"}')
     assert done.returncode == 0, done.stderr
