@@ -106,7 +106,14 @@ def _maker(chunking: Chunking) -> Callable[[], Chunker]:
 
 def _checked_factory(factory: Callable[[], Any]) -> Callable[[], Chunker]:
     def make() -> Chunker:
-        made = factory()
+        try:
+            made = factory()
+        except TypeError as error:
+            raise UsageError(
+                f"chunking={getattr(factory, '__name__', factory)!s} could not be called without arguments "
+                f"({error}): give a function that makes a chunker. To cut by a function of a delta, "
+                "subclass TextChunker; by a pattern, use RegexChunker"
+            ) from error
         # A tenth of the cost of `isinstance(made, Chunker)`; this runs for every attempt.
         if hasattr(made, "feed") and hasattr(made, "flush"):
             chunker: Chunker = made

@@ -33,7 +33,8 @@ itself reaches the caller unchanged, so it is not in this tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -171,3 +172,16 @@ class StallError(BackendError, TimeoutError):
 
 class DeltaTypeError(BackendError, TypeError):
     """A backend or an operator yielded something other than str, bytes or Delta."""
+
+
+def unknown_name(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """Return the error for a name that a module does not have, with the name that was meant.
+
+    Example:
+        >>> print(unknown_name("streamval", "NoSecrets", ["no_secrets", "Pipeline"]))
+        streamval has no 'NoSecrets'; did you mean 'no_secrets'?
+    """
+    names = {one.replace("_", "").lower(): one for one in known}
+    close = get_close_matches(name.replace("_", "").lower(), names, 1, 0.8)
+    hint = f"; did you mean {names[close[0]]!r}?" if close else ""
+    return AttributeError(f"{module} has no {name!r}{hint}", name=name)

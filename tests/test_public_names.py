@@ -109,3 +109,17 @@ def test_nobody_is_told_to_install_a_stranger():
     wrong = re.compile(r"streamval\[|pip install[^\n]*\bstreamval(?!-llm)\b")
     assert len(looked_at) > 200
     assert [path for path in looked_at if wrong.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [
+        (sv, "NoSecrets", "no_secrets"),
+        (sv, "Pipelin", "Pipeline"),
+        (sv.requirements, "WordLimit", "word_limit"),
+    ],
+)
+def test_a_name_that_is_none_is_answered_with_what_was_meant(module, name, meant):
+    with pytest.raises(AttributeError, match=f"has no '{name}'; did you mean '{meant}'"):
+        getattr(module, name)
+    assert not hasattr(module, "zzz")

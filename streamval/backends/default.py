@@ -30,5 +30,10 @@ def as_backend(given: Backend | str | None) -> Backend:
         return default_backend(given)
     if isinstance(given, Backend):
         return given
-    hint = "an instance of it" if isinstance(given, type) else "a Backend or a LiteLLM model name"
-    raise UsageError(f"backend cannot be {given!r}; give {hint}")
+    if isinstance(given, type):
+        hint = f"give an instance: {given.__name__}(…)"
+    elif callable(given):
+        hint = f"wrap the function: IterableBackend({getattr(given, '__name__', 'fn')})"
+    else:
+        hint = "give a Backend or a LiteLLM model name"
+    raise UsageError(f"backend cannot be of type {type(given).__name__}; {hint}")

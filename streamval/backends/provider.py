@@ -99,7 +99,9 @@ def provider_error(
 
 def no_key(model: str, key_from: str) -> AuthenticationError:
     """Return the error for a model without a key."""
-    return AuthenticationError(f"there is no key for {model}: set {key_from}, or pass api_key=")
+    return AuthenticationError(
+        f"there is no key for {model}: set {key_from}, or in Python pass api_key="
+    )
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -55,6 +55,7 @@ def _event(path: str | Path, number: int, line: bytes) -> BaseEvent:
         event: BaseEvent = EventAdapter.validate_json(line)
     except ValidationError as error:
         raise UsageError(
-            f"line {number} of {path} is not an event: {error.errors()[0]['msg']}"
+            f"line {number} of {path} is not an event: {error.errors()[0]['msg']}; a recording is what "
+            "--record or sinks.JSONL has written"
         ) from None
     return event

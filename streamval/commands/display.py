@@ -15,7 +15,8 @@ import typer
 from rich.console import Console as RichConsole
 
 from streamval.backends import read_events
-from streamval.errors import UsageError
+from streamval.commands.exits import status_of
+from streamval.errors import StreamvalError, UsageError
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.subscribers import Sink
 from streamval.sinks import JSONL, Console, Piped
@@ -49,7 +50,10 @@ async def shown(
             run.subscribe(show)
         if record is not None:
             run.subscribe(JSONL(emptied(record)))
-        return await run
+        try:
+            return await run
+        except StreamvalError as error:  # the console has said why
+            raise typer.Exit(status_of(error)) from None
 
 
 def emptied(record: Path) -> Path:

@@ -17,6 +17,14 @@ VALID, INVALID, WRONG_USE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 
 errors = Console(stderr=True)
 
+_OF_SERVE = frozenset(
+    {
+        *("aiohttp", "jsonschema", "jsonschema_rs", "json_schema_to_pydantic", "prometheus_client"),
+        *("referencing", "starlette", "uvicorn", "yaml"),
+    }
+)
+"""The packages of the extra `serve`."""
+
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
@@ -26,10 +34,21 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         _say("interrupted")
         raise typer.Exit(INTERRUPTED) from None
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _OF_SERVE:
+            raise
+        _say(f"{missing} is not installed: pip install 'streamval-llm[serve]'")
+        raise typer.Exit(WRONG_USE) from None
     except StreamvalError as error:
         _say(str(error))
-        wrong_use = isinstance(error, (UsageError, AuthenticationError, UnknownModelError))
-        raise typer.Exit(WRONG_USE if wrong_use else BROKEN) from None
+        raise typer.Exit(status_of(error)) from None
+
+
+def status_of(error: StreamvalError) -> int:
+    """Return the exit status for an error."""
+    wrong_use = isinstance(error, (UsageError, AuthenticationError, UnknownModelError))
+    return WRONG_USE if wrong_use else BROKEN
 
 
 def _say(problem: str) -> None:

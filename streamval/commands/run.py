@@ -125,10 +125,12 @@ def run(
 def _type_in(place: str) -> type[Any]:
     """Return the type that ``FILE.py:Name`` names."""
     file, _, name = place.rpartition(":")
-    if not name or not Path(file).is_file():
+    if not name or not file.endswith(".py"):
         raise UsageError(
             f"--format is FILE.py:Model, the file of a pydantic model and its name, not {place!r}"
         )
+    if not Path(file).is_file():
+        raise UsageError(f"--format: there is no file {file}")
     found = object_in(place)
     if not isinstance(found, type):
         raise UsageError(f"{name!r} in {file} is no class, but of type {type(found).__name__}")

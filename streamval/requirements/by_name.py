@@ -9,6 +9,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module  # noqa: TID251  for the user's own modules
 from importlib.util import module_from_spec, spec_from_file_location
@@ -80,6 +81,9 @@ def ready_requirements() -> dict[str, Ready]:
     return {name: Ready(name, getattr(ready_ones, name), fails) for name, fails in _FAILS.items()}
 
 
+_OPTIONS = inspect.signature(Requirement.__init__).parameters.keys() - {"self", "validation_fn"}
+
+
 def requirement_named(name: str, given: Any = None) -> Requirement:
     """Make a ready requirement.
 
@@ -102,12 +106,17 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
     ready = known[name]
     named = dict(given) if isinstance(given, Mapping) else {}
     positional = () if given is None or isinstance(given, Mapping) else (given,)
+    own = list(ready.arguments)
+    takes = f"it takes {', '.join(own)}" if own else "it takes no arguments"
+    for unknown in named.keys() - {*own, *_OPTIONS}:
+        close = get_close_matches(unknown, [*own, *_OPTIONS], 1)
+        hint = f"did you mean {close[0]!r}?" if close else takes
+        raise UsageError(f"{name} has no argument {unknown!r}; {hint}")
     try:
         inspect.signature(ready.make).bind(*positional, **named)
         return ready.make(*positional, **named)
     except TypeError as error:
-        takes = ", ".join(str(parameter) for parameter in ready.arguments.values()) or "nothing"
-        raise UsageError(f"{name} cannot be made so: {error}; it takes {takes}") from None
+        raise UsageError(f"{name} cannot be made so: {error}; {takes}") from None
 
 
 def requirement_written(text: str) -> Requirement:
@@ -128,7 +137,10 @@ def requirement_written(text: str) -> Requirement:
             f'the part behind {name}= must be JSON, such as {name}={{"at_most": 80}} or {name}="en", '
             f"not {written!r}"
         ) from None
-    return requirement_named(name.strip(), given)
+    try:
+        return requirement_named(name.strip(), given)
+    except UsageError as error:
+        raise UsageError(f'{error}; write it as NAME=JSON: word_limit={{"at_most": 80}}') from None
 
 
 def object_in(place: str) -> Any:

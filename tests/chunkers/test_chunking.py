@@ -51,3 +51,11 @@ def test_names_for_events():
         *("word", "delta", "WordChunker", "WordChunker", "Bars")
     ]
     assert isinstance(start_chunker(None), DeltaChunker)
+
+
+def test_a_function_of_a_text_is_told_what_to_be():
+    def by_word(text):
+        return text.split()
+
+    with pytest.raises(UsageError, match="by_word could not be called without arguments"):
+        start_chunker(by_word)

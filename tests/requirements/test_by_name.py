@@ -97,5 +97,5 @@ def test_only_search_here_changes_the_path_of_modules(tmp_path, monkeypatch):
     assert sys.path == before
     search_here(tmp_path)
     search_here(tmp_path)
-    assert sys.path == [str(tmp_path), *before]
+    assert sys.path == [*before, str(tmp_path)]
     assert object_in("module_of_a_test:x") == 7
