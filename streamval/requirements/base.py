@@ -53,13 +53,18 @@ class Requirement:
         UsageError: If an argument cannot work.
 
     Example:
-        >>> class NoQuestions(Requirement):
+        >>> import streamval as sv
+        >>> class NoQuestions(sv.Requirement):
         ...     def stream_validate(self, chunk, *, backend, ctx):
         ...         if chunk.endswith("?"):
-        ...             return PartialValidationResult("fail", reason="asks a question")
-        ...         return PartialValidationResult("pass")
-        >>> NoQuestions("Ask nothing.").description
-        'Ask nothing.'
+        ...             return sv.PartialValidationResult("fail", reason="asks a question")
+        ...         return sv.PartialValidationResult("pass")
+        >>> for said in "It rains. Take a coat.", "It rains. Why? Look up.":
+        ...     pipeline = sv.Pipeline(sv.ScriptedBackend(said), requirements=[NoQuestions("Ask nothing.")])
+        ...     result = pipeline.run_sync("How is the weather?")
+        ...     print(result.success, result.text)
+        True It rains. Take a coat.
+        False It rains.
     """
 
     verbatim: bool = False

@@ -156,8 +156,8 @@ def finished(**options: Any) -> Requirement:
 
 def _check_finish(ctx: Context) -> ValidationResult:
     output = ctx.last_output()
-    cut = output is not None and output.generation.finish_reason in ("length", "max_tokens")
-    return ValidationResult(not cut, reason="cut off by the limit on tokens" if cut else None)
+    cut = None if output is None else output.generation.cut_off
+    return ValidationResult(cut is None, reason=cut)
 
 
 def count_sentences(text: str) -> int:

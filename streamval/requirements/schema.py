@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
+from streamval.backends.base import Backend
 from streamval.chunkers.json import JSONDelta
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed
 from streamval.structured.schema import Schema, SchemaWatch
-from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
+from streamval.types.context import Context
+from streamval.types.results import PASS, UNKNOWN, PartialValidationResult, ValidationResult
 
 
 class MatchesSchema(ChunkRule):
@@ -64,6 +67,22 @@ class MatchesSchema(ChunkRule):
         """Let pydantic judge the text, unless it did so at the last bracket."""
         complaint = None if self._has_seen(text) else self.schema.complaint(text)
         return PASS if complaint is None else failed(complaint)
+
+    async def validate(
+        self,
+        backend: Backend | None,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,
+        model_options: Mapping[str, Any] | None = None,
+    ) -> ValidationResult:
+        """Judge the whole output, by `check_whole`; of JSON that was cut off, say so."""
+        result = await super().validate(backend, ctx, format=format, model_options=model_options)
+        output = ctx.last_output()
+        cut = None if output is None else output.generation.cut_off
+        if result or cut is None:
+            return result
+        return ValidationResult(False, reason=f"the JSON is not complete: {cut}")
 
     def instance_in(self, text: str) -> Any:
         """Return the instance in a text, or `None`. The instance made from the stream is used, if any."""

@@ -9,6 +9,9 @@ from typing import Protocol
 from streamval.errors import RunError
 from streamval.types.results import Usage
 
+CUT_OFF = ("length", "max_tokens")
+"""The finish reasons of an answer that a limit of tokens has cut off: OpenAI's, Anthropic's."""
+
 
 @dataclass(slots=True)
 class GenerationMetadata:
@@ -29,6 +32,18 @@ class GenerationMetadata:
     refusal: str = ""
     deltas: int = 0
     cancelled: bool = False
+
+    @property
+    def cut_off(self) -> str | None:
+        """The words for an answer that the limit of tokens has cut off; `None` for any other.
+
+        Example:
+            >>> GenerationMetadata(finish_reason="length", deltas=200).cut_off
+            'cut off at 200 tokens'
+        """
+        if self.finish_reason not in CUT_OFF:
+            return None
+        return f"cut off at {self.deltas if self.usage is None else self.usage.completion_tokens} tokens"
 
 
 class Generating(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from streamval.types.thunk import CUT_OFF
 from streamval.view.run_view import AttemptView, Snapshot
 
 WENT_ON = {
@@ -14,8 +15,7 @@ WENT_ON = {
 """What came after an attempt that failed, by the repair's mode."""
 
 CUT = {
-    "length": "cut off by the limit on tokens",
-    "max_tokens": "cut off by the limit on tokens",
+    **dict.fromkeys(CUT_OFF, "cut off at {tokens} tokens (finished() refuses that)"),
     "content_filter": "cut off by the provider's content filter",
     "refusal": "the model refused",
 }
@@ -58,7 +58,8 @@ def outcome(shown: Snapshot) -> list[Words]:
         Words(f" after {attempts} · {usage['completion_tokens']} tokens spent"),
     ]
     if cut := CUT.get(shown["finish_reason"] or ""):
-        said.append(Words(f" · {cut}", "warning"))
+        last = usage["completion_tokens"] - usage["discarded_tokens"]
+        said.append(Words(f" · {cut.format(tokens=last)}", "warning"))
     if usage["discarded_tokens"]:
         said.append(Words(f" · {usage['discarded_tokens']} thrown away", "warning"))
     if usage["reused_tokens"] and count > 1:

@@ -53,6 +53,4 @@ async def test_finished(reason, met):
     result = await sv.Pipeline(backend, requirements=[sv.finished()]).run("go")
     assert result.success is met
     if not met:
-        assert str(result.failures[0]) == (
-            "the model comes to its end: cut off by the limit on tokens"
-        )
+        assert str(result.failures[0]) == ("the model comes to its end: cut off at 2 tokens")

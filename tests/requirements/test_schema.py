@@ -59,6 +59,15 @@ async def test_other_requirements_and_chunkings_go_with_it():
     assert result.failures[0].chunk_index == 1
 
 
+async def test_json_that_was_cut_off_is_said_to_be_so():
+    """It said "EOF while parsing a string"."""
+    pieces = ['{"name": "Ro', sv.Delta("me", None, "length")]
+    result = await sv.Pipeline(Spoken(*pieces), format=Town).run("A city.")
+    assert [one.reason for one in result.failures] == [
+        "the JSON is not complete: cut off at 2 tokens"
+    ]
+
+
 def test_what_is_no_type_is_refused_at_once():
     with pytest.raises(UsageError, match="pydantic cannot check the type"):
         sv.Pipeline(Spoken(TEXT), format=object())

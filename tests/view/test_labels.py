@@ -40,7 +40,7 @@ async def folded(pipeline, leave_at=None):
         (
             ["One. ", sv.Delta("Two.", None, "length")],
             None,
-            "valid after 1 attempt · 2 tokens spent · cut off by the limit on tokens",
+            "valid after 1 attempt · 2 tokens spent · cut off at 2 tokens (finished() refuses that)",
         ),
         (
             ["One. ", sv.Delta("", None, "content_filter")],
