@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Generic, Literal, Self
 
 from aiostream import streamcontext
@@ -128,7 +129,8 @@ class Run(Generic[T]):
         """Return a widget that shows the run in a notebook while it is driven, and stays as a picture.
 
         Show it like any widget, as the last value of a cell or by ``display``. Then drive the
-        run. It is updated ten times a second at most and never holds the run back. Needs
+        run. It is updated ten times a second at most and never holds the run back. The run sends tokens
+        and verdicts (`emit_tokens`, `emit_verdicts`), so that text shows before it is judged. Needs
         ``pip install "streamval-llm[notebook]"``.
 
         Returns:
@@ -140,7 +142,10 @@ class Run(Generic[T]):
         """
         if self.state != "not started":
             raise RunError("the run has been started; call live() before it is driven")
-        return viewer().live_run(self)
+        widget = viewer().live_run(self)
+        self._settings = replace(self._settings, emit_tokens=True, emit_verdicts=True)
+        self._attempts = Attempts(self._settings, self._attempts.request, self._emitter, self._gate)
+        return widget
 
     _repr_html_ = html_of
 

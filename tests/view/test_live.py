@@ -83,6 +83,16 @@ async def test_it_belongs_before_the_run_is_driven():
         run.live()
 
 
+async def test_it_turns_on_what_it_shows():
+    """Without tokens and verdicts a notebook showed neither pending text nor how long a rule takes."""
+    seen = []
+    run = sv.Pipeline(Spoken("One. ", "Two."), requirements=[PlainJudge()]).start("go")
+    run.live()
+    run.subscribe(lambda event: seen.append(event.type))
+    assert (await run).success
+    assert {"token", "verdict"} <= set(seen)
+
+
 async def test_a_run_that_breaks_off_leaves_a_picture_that_says_so():
     run = sv.Pipeline(Spoken("One. ", OSError("<b>gone</b>"))).start("go")
     live = run.live()
