@@ -26,6 +26,7 @@ from types import (
 from typing import Any, Union
 from uuid import UUID
 
+import regex
 from pydantic import TypeAdapter
 from pydantic_core import to_json
 
@@ -51,7 +52,8 @@ def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
 
     A backend counts by its class, its model and its options, and not by its address; a requirement by its class and
     the plain values, functions and types that it was made with; your own functions and classes by their source, where
-    that is available. Other objects count by their class alone, as their content may change from run to run.
+    that is available, and the globals that they refer to: plain values, and what their own module defines. Other
+    objects count by their class alone, as their content may change from run to run.
 
     Args:
         pipeline: The pipeline.
@@ -136,26 +138,28 @@ def _of_attributes(value: object, depth: int) -> Any:
     plain = {
         name: _plain(getattr(value, name, None), depth) for name in names if not _LIVE.search(name)
     }
-    return [_of_class(type(value)), sorted(plain.items())]
+    return [_of_class(type(value), depth), sorted(plain.items())]
 
 
-def _of_class(value: type) -> Any:
-    """Return a class by its name, and a user's class by its source as well."""
+def _of_class(value: type, depth: int) -> Any:
+    """Return a class by its name; of a user's class, its source and what that refers to as well."""
     if value.__module__.partition(".")[0] in _OURS:
         return value.__qualname__
+    methods = [one for one in vars(value).values() if isinstance(one, FunctionType)]
+    referred = [_referred(one, depth) for one in methods]
     try:
-        return [value.__qualname__, inspect.getsource(value)]
+        return [value.__qualname__, inspect.getsource(value), referred]
     except (OSError, TypeError):  # typed in, or made
-        return value.__qualname__
+        return [value.__qualname__, referred]
 
 
-def _of_type(value: Any, _: int) -> Any:
+def _of_type(value: Any, depth: int) -> Any:
     """Return a class, or what `typing` makes of classes."""
     try:
         schema = TypeAdapter(value).json_schema()
     except Exception:  # not every class is one that pydantic knows
         schema = None
-    return [_of_class(value) if isinstance(value, type) else str(value), schema]
+    return [_of_class(value, depth) if isinstance(value, type) else str(value), schema]
 
 
 def _of_function(value: FunctionType, depth: int) -> Any:
@@ -166,7 +170,25 @@ def _of_function(value: FunctionType, depth: int) -> Any:
         except ValueError:  # a name that is bound later
             cells.append("nothing yet")
     given = [value.__defaults__, value.__kwdefaults__, cells]
-    return [value.__qualname__, _source(value), _plain(given, depth)]
+    return [value.__qualname__, _source(value), _plain(given, depth), _referred(value, depth)]
+
+
+def _referred(value: FunctionType, depth: int) -> Any:
+    """Return the globals that a function refers to: a limit or a list of words is often one of them."""
+    if depth <= 0 or value.__module__.partition(".")[0] in _OURS:
+        return []
+    known = value.__globals__
+    found = {name: known[name] for name in value.__code__.co_names if name in known}
+    return [
+        # What another module defines counts by its name: it may lead through a whole package.
+        [name, one.__qualname__ if _is_of_another(one, value) else _plain(one, depth - 1)]
+        for name, one in sorted(found.items())
+        if not _LIVE.search(name)
+    ]
+
+
+def _is_of_another(one: object, value: FunctionType) -> bool:
+    return isinstance(one, (FunctionType, type)) and one.__module__ != value.__module__
 
 
 def _source(value: FunctionType) -> Any:
@@ -187,7 +209,7 @@ def _instructions(code: CodeType) -> Any:
 
 _KINDS: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
     (bytes, lambda value, _: value.hex()),
-    (re.Pattern, lambda value, _: [value.pattern, value.flags]),
+    ((re.Pattern, regex.Pattern), lambda value, _: [value.pattern, value.flags]),
     (enum.Enum, lambda value, _: f"{type(value).__qualname__}.{value.name}"),
     ((PurePath, Decimal, date, time, timedelta, UUID), lambda value, _: str(value)),
     (ModuleType, lambda value, _: value.__name__),

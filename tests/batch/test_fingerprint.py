@@ -217,11 +217,30 @@ class City(BaseModel):
         return value.{0}()
 made = sv.Pipeline(sv.ScriptedBackend("Hi."), format={1})
 """
+GLOBAL = """
+LIMIT = {0}
+WORDS = ["a", "{1}"]
+def short(text):
+    return len(text) < LIMIT
+def rule(text):
+    return short(text) and text not in WORDS
+made = sv.Pipeline(sv.ScriptedBackend("Hi."), requirements=[sv.stream_check(rule, "rule")])
+"""
+IN_CLASS = """
+LIMIT = {0}
+class Rule(sv.ChunkRule):
+    def check(self, chunk):
+        return len(chunk) < LIMIT
+made = sv.Pipeline(sv.ScriptedBackend("Hi."), requirements=[Rule("rule")])
+"""
 
 
 @pytest.mark.parametrize(
     ("one", "other", "part"),
     [
+        (GLOBAL.format(10, "b"), GLOBAL.format(20, "b"), "requirement 1"),
+        (GLOBAL.format(10, "b"), GLOBAL.format(10, "c"), "requirement 1"),
+        (IN_CLASS.format(10), IN_CLASS.format(20), "requirement 1"),
         (RULE.format("pass"), RULE.format("unknown"), "requirement 1"),
         (TYPED.format("upper", "City"), TYPED.format("lower", "City"), "the format"),
         (
@@ -236,6 +255,13 @@ def test_a_change_in_ones_own_code_is_noticed(tmp_path, one, other, part):
         of_source(tmp_path, f"made{n}", source) for n, source in enumerate((one, other))
     )
     assert changed(first, second) == [part]
+
+
+def test_another_pattern_is_noticed():
+    def one(pattern):
+        return pipeline(requirements=[sv.forbidden_pattern(pattern, "no numbers")])
+
+    assert changed(one("[0-9]"), one("[0-8]")) == ["requirement 1"]
 
 
 def test_names_that_only_look_like_keys_count():
