@@ -23,6 +23,7 @@ def test_it_says_where_it_listens_serves_and_ends_with_its_parents_pipe():
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     try:
+        print("a-random-key", file=server.stdin, flush=True)
         address = server.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{address}/health", timeout=30) as answer:
