@@ -102,7 +102,10 @@ class Completions:
         line.model, line.stream = request.model, request.stream
         run, relay, model = self._service.run_for(request)
         work = self._run(exchange, line, request, run, relay, model, headers, slot)
-        await _unless_gone(work, body.receive, line)
+        try:
+            await _unless_gone(work, body.receive, line)
+        finally:
+            self._service.metrics.note_limiter()
 
     async def _run(
         self,

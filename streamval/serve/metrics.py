@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from streamval.events import (
     BaseEvent,
@@ -69,9 +72,23 @@ class Metrics:
         self.note_limiter()
         if not self._shared:
             return generate_latest(self._registry)
+        for path in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("gauge_live*_*.db"):
+            pid = int(path.stem.rpartition("_")[2])
+            if not _is_alive(pid):  # its runs are not running any more
+                mark_process_dead(pid)  # type: ignore[no-untyped-call]
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class RunMetrics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -87,7 +88,22 @@ def worker() -> Starlette:
     file = os.environ[_FILE]
     if file:
         search_here(Path(file).parent)
-    return Gateway(read_configuration(file or None), shared=True).app
+    gateway = Gateway(read_configuration(file or None), shared=True)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        _drain_at(number, gateway)
+    return gateway.app
+
+
+def _drain_at(number: int, gateway: Gateway) -> None:
+    """Drain at a signal, before uvicorn's own handler, which is there already, waits for the connections."""
+    ends = signal.getsignal(number)
+
+    def drain(number: int, frame: Any) -> None:
+        gateway.drain()
+        if callable(ends):
+            ends(number, frame)
+
+    signal.signal(number, drain)
 
 
 def listen(host: str, port: int, ping_seconds: float) -> socket.socket:

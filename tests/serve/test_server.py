@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import time
 
 import httpx
+import psutil
 import pytest
 
 from streamval.serve.server import listen
@@ -82,6 +84,69 @@ async def test_it_serves_drains_and_ends(tmp_path, workers):
         finally:
             await asyncio.to_thread(start.__exit__, None, None, None)
         assert going.returncode in (0, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_who_waits_is_refused_at_once_when_it_is_told_to_stop(tmp_path, workers):
+    """Several processes went on to answer whoever waited."""
+    port = free_port()
+    async with upstream([*words("One is fine. "), 1.0, "Two."]) as behind:
+        path = a_file(tmp_path, behind.url, port, ", max_runs: 1, max_waiting: 20")
+        start = started(str(path), f"--workers={workers}", port=port)
+        going = await asyncio.to_thread(start.__enter__)
+        try:
+            async with httpx.AsyncClient(
+                trust_env=False, base_url=f"http://127.0.0.1:{port}", timeout=60
+            ) as client:
+                body = {"model": "plain", "messages": ASK}
+                asked = [
+                    asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
+                    for _ in range(8)
+                ]
+                while not behind.requests or not behind.requests[0].sent:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.3)  # the others wait
+                going.send_signal(signal.SIGTERM)
+                answers = await asyncio.gather(*asked)
+        finally:
+            await asyncio.to_thread(start.__exit__, None, None, None)
+    statuses = [answer.status_code for answer in answers]
+    assert set(statuses) == {200, 503}
+    assert statuses.count(200) <= workers
+    assert len(behind.requests) <= workers
+
+
+async def test_what_ran_in_a_process_that_died_does_not_run_any_more(tmp_path):
+    port = free_port()
+    async with upstream([*words("One is fine. "), "STALL"]) as behind:
+        path = a_file(tmp_path, behind.url, port)
+        start = started(str(path), "--workers=2", port=port)
+        going = await asyncio.to_thread(start.__enter__)
+        try:
+            async with httpx.AsyncClient(
+                trust_env=False, base_url=f"http://127.0.0.1:{port}", timeout=60
+            ) as client:
+                body = {"model": "plain", "messages": ASK}
+                asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
+                while not behind.requests:
+                    await asyncio.sleep(0.01)
+
+                async def running():
+                    with contextlib.suppress(httpx.HTTPError):
+                        text = (await client.get("/metrics")).text
+                        return float(re.search(r"^streamval_running (.*)$", text, re.MULTILINE)[1])
+
+                while await running() != 1.0:
+                    await asyncio.sleep(0.05)
+                for child in psutil.Process(going.pid).children(recursive=True):
+                    if "spawn_main" in " ".join(child.cmdline()):
+                        child.kill()
+                with pytest.raises(httpx.HTTPError):
+                    await asked
+                while await running() != 0.0:
+                    await asyncio.sleep(0.05)
+        finally:
+            await asyncio.to_thread(start.__exit__, None, None, None)
 
 
 @pytest.mark.local_model
