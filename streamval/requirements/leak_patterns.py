@@ -56,6 +56,7 @@ _NO_TELEPHONE = re.compile(r"\d{1,2}[-./]\d{1,2}[-./]\d{2,4}|97[89][ -]\d.*")
 _MARKUP = re.compile(r"[*_`]+")
 # More groups than two telephone numbers have, all of them short. Each would be tried as a number.
 _TABLE = re.compile(r"(?<!\d)\d{1,3}(?:[^\w+]\d{1,3}){15,}(?!\d)")
+_DIGIT = re.compile(r"\d")
 _FEWEST_DIGITS = 6
 
 LONGEST_NUMBER = 60
@@ -178,7 +179,7 @@ class PersonalData:
         """Return the kind of personal data in a text, or `None`. Text before `new` has been checked."""
         if "@" in text and _EMAIL.search(text):
             return "an e-mail address"
-        if sum(map(str.isdigit, text)) < _FEWEST_DIGITS:
+        if len(_DIGIT.findall(text)) < _FEWEST_DIGITS:
             return None
         for kind, has_one in (
             ("a payment card number", self._has_card),
@@ -197,7 +198,10 @@ class PersonalData:
         backwards = _NUMBER_BACKWARDS.match(text[: -LONGEST_CARD - 1 : -1])
         if backwards is not None and _BEGINS_NUMBER.search(backwards[0]):
             return True
-        for found in _IBAN.finditer(text, max(len(text) - LONGEST_IBAN, 0)):
+        begin = max(len(text) - LONGEST_IBAN, 0)
+        if not _DIGIT.search(text, begin):  # most text has none
+            return False
+        for found in _IBAN.finditer(text, begin):
             size = self._iban_length(found[1].upper())
             if size and not _next_letters(text, found.start(), size)[0]:
                 return True
