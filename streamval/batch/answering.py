@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, Protocol
 
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.batch.pace import Pace, Slowed
 from streamval.batch.records import kept, token_count
 from streamval.batch.rows import InputRow
@@ -17,10 +20,15 @@ from streamval.errors import (
 )
 from streamval.events import BaseEvent, CompletedEvent
 from streamval.pipeline.pipeline import Pipeline
+from streamval.types.deltas import Delta
 from streamval.types.results import StreamResult
 
 TRIES = 10
 """How often a row is asked while its provider refuses; after that, the row has an error."""
+
+
+BEAT = 10.0
+"""Seconds between signs of life of a repair that waits."""
 
 
 class Answers(Protocol):
@@ -46,8 +54,8 @@ class Answering:
     def __init__(
         self, pipeline: Pipeline[Any], tell: Callable[[Slowed], object] = lambda _: None
     ) -> None:
-        self._pipeline = pipeline
         self._pace = Pace(tell)
+        self._pipeline = pipeline.with_backend(_Patient(pipeline.backend, self._pace))
 
     def stop(self) -> None:
         """Put back the rows that wait for their provider."""
@@ -77,15 +85,62 @@ class Answering:
                     answered = await run
             except (AuthenticationError, UnknownModelError):
                 raise
-            except RateLimitError as error:
+            except (RateLimitError, ConnectionFailedError) as error:
                 answered = error
-                self._pace.slow_down(str(error), error.retry_after)
-            except ConnectionFailedError as error:
-                answered = error
-                self._pace.slow_down(str(error))
+                if spent:  # a repair was refused for good: from the start, all would be paid again
+                    break
+                self._pace.slow_down(str(error), getattr(error, "retry_after", None))
             except Exception as error:
                 return kept(row, error, spent)
             else:
                 self._pace.went_well()
                 return kept(row, answered, spent)
         return kept(row, answered, spent)
+
+
+class _Patient(Backend):
+    """A backend whose repairs wait where its provider refuses to start: what was good is not paid again.
+
+    The first attempt is refused as ever: its row has nothing to lose, and may be put back.
+    """
+
+    def __init__(self, backend: Backend, pace: Pace) -> None:
+        self._backend, self._pace = backend, pace
+        self.model, self.options = backend.model, backend.options
+        self.supports_prefix, self.adapters = backend.supports_prefix, backend.adapters
+        self.options_hold_keys = backend.options_hold_keys
+
+    def __repr__(self) -> str:
+        return repr(self._backend)
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        self._backend.check_options(options)
+
+    def for_judges(self, options: Mapping[str, Any]) -> Backend:
+        return self._backend.for_judges(options)
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        for left in reversed(range(TRIES if request.attempt > 1 else 1)):
+            begun = False
+            try:
+                async with aclosing(self._backend.stream(request)) as deltas:  # type: ignore[type-var]
+                    async for delta in deltas:
+                        begun = True
+                        yield delta
+            except (RateLimitError, ConnectionFailedError) as error:
+                if begun or not left:
+                    raise
+                self._pace.slow_down(str(error), getattr(error, "retry_after", None))
+            else:
+                return
+            turn = asyncio.ensure_future(self._pace.turn())
+            try:
+                while not turn.done():
+                    await asyncio.wait([turn], timeout=BEAT)
+                    yield Delta()  # it has not stalled
+                if not turn.result():
+                    raise RateLimitError(
+                        "the job was stopped while a repair waited for its provider"
+                    )
+            finally:
+                turn.cancel()

@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
     Sized,
 )
+from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -183,6 +184,20 @@ class Pipeline(Generic[T]):
     def retry(self) -> Repair | None:
         """The repair; `None` for one attempt."""
         return self._settings.retry
+
+    def with_backend(self, backend: Backend | str) -> Pipeline[T]:
+        """Return the same pipeline before another backend.
+
+        Example:
+            >>> from streamval import ScriptedBackend
+            >>> one = Pipeline(ScriptedBackend("One."))
+            >>> one.with_backend(ScriptedBackend("Two.")).run_sync("Count.").text
+            'Two.'
+        """
+        twin = copy(self)
+        twin._settings = replace(self._settings, backend=as_backend(backend))  # noqa: SLF001  our own twin
+        twin._loop = OneLoop()  # noqa: SLF001
+        return twin
 
     def start(self, prompt: Prompt, **options: Any) -> Run[T]:
         """Return a run, not started yet: drive it with ``async for`` or ``await``.

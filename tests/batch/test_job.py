@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 import streamval as sv
-from streamval.batch import Job, RowEvent, Slowed, fingerprint, status
+from streamval.batch import Job, RowEvent, Slowed, answering, fingerprint, status
 from streamval.batch.answering import Answering
 from streamval.batch.table import Table
 from streamval.errors import AuthenticationError, UsageError
@@ -478,3 +478,49 @@ async def test_what_json_cannot_say_stays_as_text(out):
     await sv.batch(rows, out, pipeline_of(Counted()))
     (record,) = results_in(out)
     assert (record["score"], record["most"]) == ("NaN", "Infinity")
+
+
+class Repaired(sv.Backend):
+    """Breaks the rule, then is refused for a while, then goes on well."""
+
+    model = "repaired"
+    supports_prefix = True
+
+    def __init__(self, refusals):
+        self.refusals, self.asked = refusals, []
+
+    async def stream(self, request):
+        self.asked.append(request.prefix)
+        if request.attempt == 1:
+            yield "One is fine. Two is bad."
+            return
+        if self.refusals:
+            self.refusals -= 1
+            error = sv.errors.RateLimitError("too many")
+            error.retry_after = 0.01
+            raise error
+        yield " Two is fine."
+
+
+async def test_a_repair_that_is_refused_goes_on_where_it_was(out):
+    """It began the row anew: 20 requests with 10 full generations, recorded as 0 tokens."""
+    backend = Repaired(2)
+    made = sv.Pipeline(
+        backend, requirements=[sv.forbidden_words(["bad"])], retry=sv.Repair(loop_budget=2)
+    )
+    result = await sv.batch(rows_of(1), out, made)
+    (record,) = results_in(out)
+    assert (result.success, record["text"]) == (True, "One is fine. Two is fine.")
+    assert backend.asked == [None] + ["One is fine."] * 3
+    assert record["usage"]["completion_tokens"] > 0
+
+
+async def test_a_repair_that_is_refused_for_good_is_an_error_that_counts(out, monkeypatch):
+    monkeypatch.setattr(answering, "TRIES", 2)
+    backend = Repaired(10**6)
+    made = sv.Pipeline(
+        backend, requirements=[sv.forbidden_words(["bad"])], retry=sv.Repair(loop_budget=2)
+    )
+    result = await sv.batch(rows_of(1), out, made)
+    assert (result.in_all.errors, result.in_all.tokens > 0) == (1, True)
+    assert backend.asked == [None, "One is fine.", "One is fine."]

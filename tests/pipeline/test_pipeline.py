@@ -102,7 +102,7 @@ async def test_what_is_no_prompt_is_refused(prompt):
         ({"stall_timeout": 0}, "stall_timeout"),
         ({"chunk_operators": rewrite(str)}, "must be a list of operators"),
         ({"delta_operators": ["x"]}, "must be a list of operators"),
-        ({"validation_backend": 7}, "backend cannot be 7"),
+        ({"validation_backend": 7}, "backend cannot be of type int"),
     ],
 )
 def test_wrong_arguments_are_told_before_anything_starts(options, says):
