@@ -8,10 +8,15 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Where tests run side by side, one process loads the embedded model."""
+    """Where tests run side by side, one process runs the embedded model: two would slow each other down.
+
+    Notebooks run it in processes of their own. It answers in its own time, on whatever machine.
+    """
     for item in items:
-        if item.get_closest_marker("local_model"):
+        if item.get_closest_marker("local_model") or item.path.stem == "test_notebooks":
             item.add_marker(pytest.mark.xdist_group("local_model"))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(autouse=True)
