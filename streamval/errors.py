@@ -23,7 +23,8 @@
         ├── StallError (TimeoutError)      no delta for `stall_timeout` seconds
         └── DeltaTypeError (TypeError)     the backend yielded content that the chunker cannot take
 
-Warnings:
+One warning has a class of its own:
+
     UserWarning
     └── SharedStateWarning                 copies of a requirement share state that has changed
 
