@@ -129,7 +129,7 @@ def without_secrets(text: str, *sources: object) -> str:
     """Redact a text: the keys in `sources` and in the environment, and users in URLs.
 
     Keys are found in any case, URL-encoded, in Base64, and if only a piece of the key is there. A key
-    that nobody has named here is found by what stands before it (``api_key=``, ``Bearer``) or by its form.
+    of neither is found by the name before it (``api_key=``, ``Bearer``) or by its form (``sk-…``).
 
     Args:
         text: Such as a server's message.

@@ -59,14 +59,17 @@ class ForbiddenPattern(ChunkRule):
 
     def check(self, chunk: str) -> PartialValidationResult:
         """Search the chunk."""
-        for form in forms_of(chunk):
-            if found := found_in(self._pattern, form):
-                return failed(f"it says {found.group()!r}")
-        return PASS
+        return self._judge(forms_of(chunk))
 
     def check_whole(self, text: str) -> PartialValidationResult:
         """Search the whole text, for a match across chunks."""
-        return ForbiddenPattern.check(self, text)
+        return self._judge(forms_of(text))
+
+    def _judge(self, forms: tuple[str, ...]) -> PartialValidationResult:
+        for form in forms:
+            if found := found_in(self._pattern, form):
+                return failed(f"it says {found.group()!r}")
+        return PASS
 
 
 class ForbiddenWords(ForbiddenPattern):
@@ -92,10 +95,11 @@ class ForbiddenWords(ForbiddenPattern):
     def check(self, chunk: str) -> PartialValidationResult:
         """Search the chunk, together with the beginning of a phrase before it."""
         text = self._tail + chunk
-        verdict = super().check(text)
+        forms = forms_of(text)
+        verdict = self._judge(forms)
         if self._begun is None or verdict.success == "fail":
             return verdict
-        if not any(self._begun.search(form) for form in forms_of(text[-self._room :])):
+        if not any(map(self._begun.search, forms)):
             self._tail = ""
             return verdict
         if len(text) > self._room:  # from a whole word on, as half of one may be another word

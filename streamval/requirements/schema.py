@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
@@ -69,15 +68,10 @@ class MatchesSchema(ChunkRule):
         return PASS if complaint is None else failed(complaint)
 
     async def validate(
-        self,
-        backend: Backend | None,
-        ctx: Context,
-        *,
-        format: type[Any] | None = None,
-        model_options: Mapping[str, Any] | None = None,
+        self, backend: Backend | None, ctx: Context, **options: Any
     ) -> ValidationResult:
         """Judge the whole output, by `check_whole`; of JSON that was cut off, say so."""
-        result = await super().validate(backend, ctx, format=format, model_options=model_options)
+        result = await super().validate(backend, ctx, **options)
         output = ctx.last_output()
         cut = None if output is None else output.generation.cut_off
         if result or cut is None:

@@ -132,7 +132,7 @@ class _Embedded(Endpoint):
     def __init__(self, upstream: Upstream) -> None:
         from streamval.backends.local import LocalBackend  # an optional extra
 
-        # Without a cache of prompts: how long an answer takes would tell what somebody else has asked.
+        # Without a cache of prompts: the time of an answer would show which prompts came before it.
         self._backend = LocalBackend(**{"cache_prompt": False, **upstream.defaults})
 
     def relay(self, request: CompletionRequest) -> Backend:

@@ -20,6 +20,7 @@ from streamval.serve.upstream import Relay
 from streamval.structured.as_read import unescaped
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
+from streamval.wire.completions import no_number
 
 _CONTROLS = re.compile(r"[\x00-\x1f]")
 
@@ -73,7 +74,7 @@ def valid_tool_calls(
         for call in relay.tool_calls:
             function = call["function"]
             name, arguments = function["name"], function["arguments"]
-            # On a thread: it may take all of its budget, and nobody else should wait.
+            # On a thread: it may take all of its budget, and other requests go on.
             why = await in_thread(complaint, validators.get(name), arguments)
             why = why or await _unmet(arguments, requirements, judge, ctx)
             if why is not None:
@@ -93,7 +94,7 @@ def complaint(validator: Validator | None, arguments: str) -> str | None:
     if validator is None:
         return "there is no such tool"
     try:
-        value = json.loads(arguments, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(arguments, object_pairs_hook=_once, parse_constant=no_number)
     except _RepeatedError as repeated:
         return f"its arguments have the key {repeated} twice"
     except (ValueError, RecursionError):
@@ -139,10 +140,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise _RepeatedError(repr(key[:100]))
             seen.add(key)
     return made
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def decoded(written: str) -> str:

@@ -120,7 +120,7 @@ def read_request(
         RequestError: If it is not a request for one answer.
     """
     try:
-        given = json.loads(body, parse_constant=_no_number, parse_float=_finite)
+        given = json.loads(body, parse_constant=no_number, parse_float=_finite)
     except (ValueError, RecursionError):
         raise RequestError("the body is no JSON") from None
     if not isinstance(given, dict):
@@ -148,14 +148,15 @@ def read_request(
     )
 
 
-def _no_number(name: str) -> None:
+def no_number(name: str) -> None:
+    """Refuse `NaN` and `Infinity`, which Python reads in JSON."""
     raise ValueError(f"{name} is no JSON")
 
 
 def _finite(written: str) -> float:
     """Read a number. One that is too large would be sent on as `Infinity`."""
     if not isfinite(number := float(written)):
-        _no_number(written)
+        no_number(written)
     return number
 
 
