@@ -56,97 +56,88 @@ def a_file(tmp_path, url, port, more=""):
     return path
 
 
+@contextlib.asynccontextmanager
+async def served_apart(tmp_path, url, workers, more=""):
+    """A process of its own, and a client of it."""
+    port = free_port()
+    path = a_file(tmp_path, url, port, more)
+    start = started(str(path), f"--workers={workers}", port=port)
+    going = await asyncio.to_thread(start.__enter__)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        async with httpx.AsyncClient(trust_env=False, base_url=address, timeout=60) as client:
+            yield going, client
+    finally:
+        await asyncio.to_thread(start.__exit__, None, None, None)
+
+
+BODY = {"model": "plain", "messages": ASK}
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_it_serves_drains_and_ends(tmp_path, workers):
-    port = free_port()
     script = [*words("One is fine. Two is too. "), 0.5, "Three."]
     async with upstream(script) as behind:
-        path = a_file(tmp_path, behind.url, port)
-        start = started(str(path), f"--workers={workers}", port=port)
-        going = await asyncio.to_thread(start.__enter__)
-        try:
-            async with httpx.AsyncClient(
-                trust_env=False, base_url=f"http://127.0.0.1:{port}"
-            ) as client:
-                body = {"model": "plain", "messages": ASK}
-                answers = await asyncio.gather(
-                    *(client.post("/v1/chat/completions", json=body) for _ in range(8))
-                )
-                assert {answer.status_code for answer in answers} == {200}
-                # Whichever process answers, it shows the figures of all.
-                text = (await client.get("/metrics")).text
-                assert 'streamval_runs_total{model="plain",outcome="valid"} 8.0' in text
-                last = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
-                while len(behind.requests) < 9 or not behind.requests[8].sent:
-                    await asyncio.sleep(0.01)
-                going.send_signal(signal.SIGTERM)
-                assert (await last).json()["choices"][0]["message"]["content"].endswith("Three.")
-        finally:
-            await asyncio.to_thread(start.__exit__, None, None, None)
+        async with served_apart(tmp_path, behind.url, workers) as (going, client):
+            answers = await asyncio.gather(
+                *(client.post("/v1/chat/completions", json=BODY) for _ in range(8))
+            )
+            assert {answer.status_code for answer in answers} == {200}
+            # Whichever process answers, it shows the figures of all.
+            text = (await client.get("/metrics")).text
+            assert 'streamval_runs_total{model="plain",outcome="valid"} 8.0' in text
+            last = asyncio.ensure_future(client.post("/v1/chat/completions", json=BODY))
+            while len(behind.requests) < 9 or not behind.requests[8].sent:
+                await asyncio.sleep(0.01)
+            going.send_signal(signal.SIGTERM)
+            assert (await last).json()["choices"][0]["message"]["content"].endswith("Three.")
         assert going.returncode in (0, -signal.SIGTERM)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_who_waits_is_refused_at_once_when_it_is_told_to_stop(tmp_path, workers):
     """Several processes went on to answer whoever waited."""
-    port = free_port()
-    async with upstream([*words("One is fine. "), 1.0, "Two."]) as behind:
-        path = a_file(tmp_path, behind.url, port, ", max_runs: 1, max_waiting: 20")
-        start = started(str(path), f"--workers={workers}", port=port)
-        going = await asyncio.to_thread(start.__enter__)
-        try:
-            async with httpx.AsyncClient(
-                trust_env=False, base_url=f"http://127.0.0.1:{port}", timeout=60
-            ) as client:
-                body = {"model": "plain", "messages": ASK}
-                asked = [
-                    asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
-                    for _ in range(8)
-                ]
-                while not behind.requests or not behind.requests[0].sent:
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(0.3)  # the others wait
-                going.send_signal(signal.SIGTERM)
-                answers = await asyncio.gather(*asked)
-        finally:
-            await asyncio.to_thread(start.__exit__, None, None, None)
-    statuses = [answer.status_code for answer in answers]
-    assert set(statuses) == {200, 503}
-    assert statuses.count(200) <= workers
-    assert len(behind.requests) <= workers
+    limits = ", max_runs: 1, max_waiting: 20"
+    async with (
+        upstream([*words("One is fine. "), 1.0, "Two."]) as behind,
+        served_apart(tmp_path, behind.url, workers, limits) as (going, client),
+    ):
+        asked = [
+            asyncio.ensure_future(client.post("/v1/chat/completions", json=BODY)) for _ in range(8)
+        ]
+        while not behind.requests or not behind.requests[0].sent:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)  # the others wait
+        going.send_signal(signal.SIGTERM)
+        statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
+        assert set(statuses) == {200, 503}
+        assert statuses.count(200) <= workers
+        assert len(behind.requests) <= workers
 
 
 async def test_what_ran_in_a_process_that_died_does_not_run_any_more(tmp_path):
-    port = free_port()
-    async with upstream([*words("One is fine. "), "STALL"]) as behind:
-        path = a_file(tmp_path, behind.url, port)
-        start = started(str(path), "--workers=2", port=port)
-        going = await asyncio.to_thread(start.__enter__)
-        try:
-            async with httpx.AsyncClient(
-                trust_env=False, base_url=f"http://127.0.0.1:{port}", timeout=60
-            ) as client:
-                body = {"model": "plain", "messages": ASK}
-                asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=body))
-                while not behind.requests:
-                    await asyncio.sleep(0.01)
+    async with (
+        upstream([*words("One is fine. "), "STALL"]) as behind,
+        served_apart(tmp_path, behind.url, 2) as (going, client),
+    ):
+        asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=BODY))
+        while not behind.requests:
+            await asyncio.sleep(0.01)
 
-                async def running():
-                    with contextlib.suppress(httpx.HTTPError):
-                        text = (await client.get("/metrics")).text
-                        return float(re.search(r"^streamval_running (.*)$", text, re.MULTILINE)[1])
+        async def running():
+            with contextlib.suppress(httpx.HTTPError):
+                text = (await client.get("/metrics")).text
+                return float(re.search(r"^streamval_running (.*)$", text, re.MULTILINE)[1])
 
-                while await running() != 1.0:
-                    await asyncio.sleep(0.05)
-                for child in psutil.Process(going.pid).children(recursive=True):
-                    if "spawn_main" in " ".join(child.cmdline()):
-                        child.kill()
-                with pytest.raises(httpx.HTTPError):
-                    await asked
-                while await running() != 0.0:
-                    await asyncio.sleep(0.05)
-        finally:
-            await asyncio.to_thread(start.__exit__, None, None, None)
+        while await running() != 1.0:
+            await asyncio.sleep(0.05)
+        for child in psutil.Process(going.pid).children(recursive=True):
+            if "spawn_main" in " ".join(child.cmdline()):
+                child.kill()
+        with pytest.raises(httpx.HTTPError):
+            await asked
+        while await running() != 0.0:
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.local_model
