@@ -26,7 +26,7 @@ _MARKUP = regex.compile(
     """,
     regex.VERBOSE,
 )
-_MAYBE_MARKUP = regex.compile(r"[<\[\]*`~\\]|(?<![^\W_])_|_(?![^\W_])")
+_SPECIAL = re.compile(r"[<\[\]*`~_&\\]")  # most text has none
 _UNSEEN = regex.compile(r"[\p{Cf}\p{Default_Ignorable_Code_Point}\x00-\x08\x0e-\x1f\x7f]+")
 
 
@@ -41,12 +41,8 @@ def as_read(text: str) -> str:
         >>> as_read("Ac**me**, _Ｂｅｓｔ_ &amp; \\u0062\u00adig [here](x)")
         'Acme, Best & big here'
     """
-    if "\\" in text:
-        text = unescaped(text)
-    if _MAYBE_MARKUP.search(text):
-        text = _MARKUP.sub(r"\1", text)
-    if "&" in text:
-        text = html.unescape(text)
+    if _SPECIAL.search(text):
+        text = html.unescape(_MARKUP.sub(r"\1", unescaped(text)))
     return without_unseen(text)
 
 
