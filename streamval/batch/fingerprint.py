@@ -192,6 +192,9 @@ def _is_of_another(one: object, value: FunctionType) -> bool:
 
 
 def _source(value: FunctionType) -> Any:
+    if value.__code__.co_filename == "<string>":
+        # Every `exec` and `eval` shares this name, and from Python 3.13 `python -c` keeps its source under it.
+        return _instructions(value.__code__)
     try:
         return inspect.getsource(value)
     except (OSError, TypeError):  # typed in, or made: the instructions of this Python stand for it
