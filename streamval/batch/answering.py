@@ -108,6 +108,7 @@ class _Patient(Backend):
         self._backend, self._pace = backend, pace
         self.model, self.options = backend.model, backend.options
         self.supports_prefix, self.adapters = backend.supports_prefix, backend.adapters
+        self.can_judge = backend.can_judge
         self.options_hold_keys = backend.options_hold_keys
 
     def __repr__(self) -> str:

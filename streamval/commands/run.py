@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from streamval.backends import Backend, default_backend
+from streamval.backends.base import as_messages
+from streamval.backends.local import LocalBackend, to_be_answered
 from streamval.commands.display import WATCH_HELP, shown
 from streamval.commands.exits import INVALID, VALID, one_line_errors
 from streamval.errors import UsageError
@@ -28,7 +30,7 @@ def run(
             "--model",
             "-m",
             help="A LiteLLM model name, such as openai/gpt-4o-mini; by default "
-            "$STREAMVAL_MODEL, else the embedded model, which continues text.",
+            "$STREAMVAL_MODEL, else the embedded model.",
         ),
     ] = None,
     api_base: Annotated[
@@ -46,13 +48,21 @@ def run(
         typer.Option(
             "--require",
             "-r",
-            help="A requirement for the answer: put into the prompt, and judged by the model at the end. "
-            "Repeatable.",
+            help="A requirement for the answer: put into the prompt, and judged by a model at the end (see "
+            "--judge). Repeatable.",
         ),
     ] = None,
     check: Annotated[
         list[str] | None,
         typer.Option("--check", "-c", help="The same, but not put into the prompt. Repeatable."),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            help="The model that judges --require and --check; by default the one that answers. The "
+            "embedded model cannot judge.",
+        ),
     ] = None,
     rule: Annotated[
         list[str] | None,
@@ -98,9 +108,16 @@ def run(
         ]
         wanted_type = _type_in(output_format) if output_format else None
         backend = _backend(model, api_base)  # slow, so the arguments that may be wrong go first
+        judging = backend if judge is None else default_backend(judge)
+        if (require or check) and not judging.can_judge:
+            raise UsageError(
+                f"{judging.model} cannot judge what {'-r' if require else '-c'} requires: name a model that "
+                "can with --judge or --model, or use --rule (`streamval rules` lists the ready ones)"
+            )
         pipeline = Pipeline(
             backend,
             requirements=requirements,
+            validation_backend=judging,
             chunking=chunk,
             retry=Repair(loop_budget=retry + 1) if retry else None,
             emit_tokens=True,
@@ -115,8 +132,11 @@ def run(
         messages = [{"role": "user", "content": asked}]
         if system is not None:
             messages.insert(0, {"role": "system", "content": system})
-        # A base model continues the prompt: without it, its text begins in mid-sentence.
-        begins = asked if backend.supports_prefix and system is None else None
+        # The embedded model may continue the prompt: without it, the text begins in mid-sentence.
+        answers = system is not None or not backend.supports_prefix
+        if isinstance(backend, LocalBackend):
+            answers = to_be_answered(as_messages(messages))
+        begins = None if answers else asked
         show = shown(pipeline, messages, record, begins, whole=bool(output_format), watch=watch)
         result = asyncio.run(show)
     raise typer.Exit(VALID if result.success else INVALID)

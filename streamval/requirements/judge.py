@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from copy import copy
+from functools import cache
 from typing import Any, Protocol
 
 from aiostream import streamcontext
@@ -89,6 +91,8 @@ async def ask_judge(
             f"{requirement!r} cannot judge the whole output: give it a validation_fn, override "
             "validate(), or give it a description and a backend to ask"
         )
+    if not backend.can_judge:
+        _say_that_it_cannot(backend.model)
     output = ctx.last_output()
     if output is not None and isinstance(output.value, bytes):
         raise UsageError(
@@ -134,6 +138,15 @@ async def _first_line(thunk: ModelOutputThunk) -> str:
             if words and ("\n" in answer.lstrip() or (words[0] == "yes" and len(words) > 1)):
                 break
     return answer.strip().split("\n")[0]
+
+
+@cache
+def _say_that_it_cannot(model: str) -> None:
+    warnings.warn(
+        f"{model} is a model that cannot judge: it answers neither yes nor no, which does not pass; name "
+        "another as validation_backend=",
+        stacklevel=3,
+    )
 
 
 def _words(answer: str) -> list[str]:

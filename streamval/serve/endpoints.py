@@ -127,21 +127,23 @@ def known_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Embedded(Endpoint):
-    """The embedded model. It is a base model: it continues the messages' text."""
+    """The embedded model: it answers a chat, and continues a text."""
 
     def __init__(self, upstream: Upstream) -> None:
         from streamval.backends.local import LocalBackend  # an optional extra
 
         # Without a cache of prompts: the time of an answer would show which prompts came before it.
-        self._backend = LocalBackend(**{"cache_prompt": False, **upstream.defaults})
+        options: dict[str, Any] = {"cache_prompt": False, **upstream.defaults}
+        self._chat = LocalBackend(chat=True, **options)
+        self._text = LocalBackend(chat=False, **options)
 
     def relay(self, request: CompletionRequest) -> Backend:
         if request.options.get("tools"):
             raise RequestError("the embedded model has no tools", param="tools")
-        return self._backend
+        return self._chat if request.kind == "chat" else self._text
 
     def judge(self) -> Backend:
-        return self._backend
+        return self._text
 
 
 class _ByLiteLLM(Endpoint):

@@ -296,7 +296,8 @@ class RunView:
         self._failed = self._failed or not event.passed
         for row, verdict in zip(self._rows, event.results, strict=False):
             row["state"] = "pass" if verdict else "fail"
-            row["reason"] = verdict.reason or verdict.error or ""
+            said = [str(part) for part in (verdict.reason, verdict.error) if part]
+            row["reason"] = ": ".join(said)
 
     def _on_retry(self, event: RetryEvent) -> None:
         self._reject(None)

@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 import streamval as sv
 from streamval.backends.local import model_path
 from streamval.errors import BackendError, UsageError
+from streamval.requirements.judge import _say_that_it_cannot
+from streamval.types.context import Message
 
 
 class City(BaseModel):
@@ -93,13 +95,45 @@ async def test_it_breaks_a_rule_is_cancelled_continues_and_finishes(local_backen
     assert all(text in events[-1].full_text for text in first)
 
 
-async def test_it_judges_when_asked_as_a_plain_string(local_backend):
-    result = await sv.Pipeline(
+async def test_it_judges_when_asked_as_a_plain_string_and_says_once_that_it_cannot(local_backend):
+    _say_that_it_cannot.cache_clear()
+    pipeline = sv.Pipeline(
         local_backend, requirements=["It is about water."], options={"max_tokens": 10}
-    ).run(PROMPT)
+    )
+    with pytest.warns(UserWarning, match="gemma-3-270m is a model that cannot judge"):
+        result = await pipeline.run(PROMPT)
+    await pipeline.run(PROMPT)  # a second warning would be an error
     (verdict,) = result.validations
     assert isinstance(verdict.thunk.value, str)
     assert verdict.as_bool() is result.success
+
+
+CONVERSATION = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "My name is Ann."},
+    {"role": "assistant", "content": "Hello, Ann."},
+    {"role": "user", "content": "How many legs has a dog"},
+]
+
+
+@pytest.mark.parametrize("prompt", ["What is the capital of France?", CONVERSATION])
+async def test_a_question_is_answered_and_not_repeated(local_backend, prompt):
+    """It answered, and repeated the question until a rule failed."""
+    result = await sv.Pipeline(local_backend).run(prompt)
+    assert result.finish_reason == "stop"
+    assert 0 < len(result.text) < 100
+    assert "?" not in result.text
+    assert "Question" not in result.text
+
+
+async def test_an_answer_goes_on_where_it_was_cut_and_a_prompt_as_it_was_begun(local_backend):
+    request = sv.GenerationRequest(
+        (Message("user", "Who wrote Hamlet?"),), "The play Hamlet was written by"
+    )
+    written = "".join([delta.text async for delta in local_backend.stream(request)])
+    assert "Shakespeare" in written
+    plain = sv.LocalBackend(chat=False, max_tokens=12)
+    assert (await sv.Pipeline(plain).run("Who wrote Hamlet?")).finish_reason == "length"
 
 
 async def test_what_the_server_refuses_is_a_clear_error(local_backend):

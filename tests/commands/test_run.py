@@ -1,5 +1,7 @@
 """Tests of `streamval.commands.run`."""
 
+import pytest
+
 from streamval.backends import read_events
 from tests.support.command_line import streamval
 
@@ -65,3 +67,20 @@ def test_one_message_for_a_missing_key():
         said = " ".join(done.stderr.split())
         assert f"there is no key for {model}: set {variable}" in said
         assert said.count("there is no key") == 1
+
+
+@pytest.mark.parametrize("option", ["-r", "-c"])
+def test_the_embedded_model_is_not_asked_to_judge(option):
+    done = streamval("run", "Hi.", option, "Be polite.", STREAMVAL_MODEL="")
+    assert done.returncode == 2
+    assert f"gemma-3-270m cannot judge what {option} requires" in " ".join(done.stderr.split())
+    assert done.stdout == ""
+
+
+@pytest.mark.local_model
+def test_another_model_judges_what_the_embedded_one_wrote(serving):
+    arguments = ("-c", "Be polite.", "--judge", "openai/fine", "--retry", "0")
+    done = streamval("run", "Hi.", *arguments, **serving, STREAMVAL_MODEL="")
+    assert done.returncode == 1
+    assert "the judge answered neither yes nor no: 'One is here" in " ".join(done.stderr.split())
+    assert "cannot judge" not in done.stderr

@@ -161,6 +161,13 @@ def test_a_stranger_starts_it_without_a_file_and_watches_a_sentence_being_refuse
         sentences = [sentence.strip() for sentence in text.split(".") if sentence.strip()]
         assert len(sentences) >= 3
         assert len(set(sentences)) == len(sentences)
+        chat = {
+            "model": "careful",
+            "messages": [{"role": "user", "content": "What is the capital of France?"}],
+        }
+        url = f"http://127.0.0.1:{port}/v1/chat/completions"
+        answered = httpx.post(url, json=chat, timeout=90, trust_env=False).json()
+        assert "Paris" in answered["choices"][0]["message"]["content"]
         page = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
         assert 'streamval_cuts_total{model="careful"}' in page
         assert 'streamval_retries_total{mode="continue",model="careful"}' in page
