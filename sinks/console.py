@@ -180,7 +180,8 @@ class Console:
                 self._drawn = time.monotonic() + 9 * (time.monotonic() - now)
         elif isinstance(event, RetryEvent):
             line = f"attempt {event.attempt - 1} rejected: {visible(event.reason)}"
-            self._console.print(Text(line))
+            # Text that goes on is in the middle of a line, where both outputs have one place.
+            self._console.print(Text(f"\n{line}" if event.keep_chunks else line))
 
     def close(self) -> None:
         """Show the last state of a run whose recording ends before the run does.

@@ -44,8 +44,8 @@ async def shown(
         whole: Whether a pipe gets the text at the end only.
         watch: Whether a page shows it as well.
     """
-    async with page(wanted=watch) as pages:
-        run = pipeline.start(prompt)
+    run = pipeline.start(prompt)
+    async with page(run.prompt, wanted=watch) as pages:
         for show in [*displays(terminal(continued), run.cancel, whole=whole), *pages]:
             run.subscribe(show)
         if record is not None:
@@ -88,14 +88,14 @@ def displays(
 
 
 @asynccontextmanager
-async def page(*, wanted: bool) -> AsyncIterator[list[Sink]]:
+async def page(prompt: str = "", *, wanted: bool) -> AsyncIterator[list[Sink]]:
     """Open the page of ``--watch``, if it is wanted. It stays after the run, until Ctrl-C."""
     if not wanted:
         yield []
         return
     from streamval.view.watch import Watch  # an optional extra
 
-    async with Watch() as page:
+    async with Watch(prompt) as page:
         typer.echo(f"watch it at {page.url}", err=True)
         if sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
             webbrowser.open(page.url)

@@ -61,6 +61,7 @@ class Run(Generic[T]):
         self._gate = Gate()
         self._subscribers = Subscribers(self._gate)
         self._task: asyncio.Task[StreamResult[T] | None] | None = None
+        self._prompt = request.messages[-1].content
         self._begun = False
         self._cancelling = False
         self._completed = False
@@ -117,6 +118,11 @@ class Run(Generic[T]):
     def model(self) -> str:
         """The name of the model."""
         return self._settings.backend.model
+
+    @property
+    def prompt(self) -> str:
+        """The last message of what was asked."""
+        return self._prompt
 
     @property
     def state(self) -> Literal["not started", "running", "over"]:

@@ -10,6 +10,11 @@ WIDTH, ROW = 900, 34
 LANES = 12
 """The most lanes that are drawn; the rest are shown as a number."""
 
+STYLE = (
+    "<style>svg{color:#1f2328;background:#ffffff}"
+    "@media screen and (prefers-color-scheme:dark){svg{color:#e6edf3;background:#0d1117}}</style>"
+)
+
 # Where the columns begin, and how wide they are.
 BACKEND, CHUNK, LANE, MERGE, RELEASE, EVENTS = (
     (4, 130),
@@ -31,7 +36,7 @@ def pipeline_diagram(model: str, chunking: str, lanes: Sequence[str], repair: st
         repair: What follows a failure; `None` for nothing.
 
     Returns:
-        An SVG in the colour of the text around it.
+        A self-contained SVG, for a light and a dark page.
     """
     shown = list(lanes[:LANES])
     if len(lanes) > LANES:
@@ -62,13 +67,9 @@ def pipeline_diagram(model: str, chunking: str, lanes: Sequence[str], repair: st
         'fill="none" stroke-dasharray="4 3" marker-end="url(#sv-tip)"/>'
         f'<text x="{end + 10}" y="{bottom + 15}">{escaped(what, 100)}</text>'
     )
-    described = escaped(
-        f"{model}, cut by {chunking}, judged by {', '.join(lanes) or 'no requirement'}", 500
-    )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 24}" role="img" '
-        f'aria-label="{described}" style="max-width:{WIDTH}px;width:100%" font-family="system-ui,'
-        'sans-serif" font-size="12" fill="currentColor"><defs><marker id="sv-tip" viewBox="0 0 8 8" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 24}" '
+        f'font-family="system-ui,sans-serif" font-size="12" fill="currentColor">{STYLE}<defs><marker id="sv-tip" viewBox="0 0 8 8" '
         'refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8Z"/>'
         f"</marker></defs>{''.join(parts)}</svg>"
     )

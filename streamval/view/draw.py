@@ -21,6 +21,7 @@ from streamval.events import (
 from streamval.types.results import AttemptResult, PartialValidationResult, StreamResult
 from streamval.view.marbles import marbles
 from streamval.view.page import drawing_page
+from streamval.view.picture import image
 from streamval.view.run_view import RunView
 
 
@@ -34,7 +35,7 @@ class Drawing(str):
 
     def _repr_html_(self) -> str:
         if self.startswith("<svg"):
-            return f"<div>{self}</div>"
+            return image(self, "Marble diagram of a run")
         return f'<iframe sandbox srcdoc="{escape(self)}" width="100%" height="600"></iframe>'
 
 

@@ -15,7 +15,7 @@ from streamval.validation.verdicts import Check, Verdict
 from streamval.view.diagram import pipeline_diagram
 from streamval.view.draw import view_of
 from streamval.view.escaping import escaped
-from streamval.view.picture import MARKS, fields_picture, framed, run_picture
+from streamval.view.picture import MARKS, fields_picture, framed, image, run_picture
 
 _KINDS = {"pass": "good", "fail": "bad", "unknown": "warning"}
 
@@ -33,14 +33,11 @@ def to_html(thing: object) -> str:
 @to_html.register
 def _of_pipeline(pipeline: Pipeline) -> str:
     """Return the way from the deltas to the subscribers, with the pipeline's own lanes."""
-    return framed(
-        pipeline_diagram(
-            pipeline.backend.model,
-            describe_chunking(pipeline.chunking),
-            [requirement.name for requirement in pipeline.requirements],
-            _repair(pipeline.retry),
-        )
-    )
+    model, chunking = pipeline.backend.model, describe_chunking(pipeline.chunking)
+    lanes = [requirement.name for requirement in pipeline.requirements]
+    drawn = pipeline_diagram(model, chunking, lanes, _repair(pipeline.retry))
+    judged = ", ".join(lanes) or "no requirement"
+    return framed(image(drawn, f"{model}, cut by {chunking}, judged by {judged}"))
 
 
 def _repair(retry: Repair | None) -> str | None:
@@ -72,7 +69,7 @@ def _of_result(result: StreamResult) -> str:
         more += f"<div>♪ {len(result.audio):,} bytes of sound</div>"
     if result.parsed is not None:
         more += f"<div>parsed: <code>{escaped(_repr(result.parsed), 2000)}</code></div>"
-    return run_picture(shown) + (framed(more) if more else "")
+    return run_picture(shown, more)
 
 
 def _repr(value: object) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from streamval.types.thunk import CUT_OFF
-from streamval.view.run_view import AttemptView, Snapshot
+from streamval.view.run_view import AttemptView, RunView, Snapshot
 
 WENT_ON = {
     "continue": "went on from there",
@@ -49,7 +49,8 @@ def outcome(shown: Snapshot) -> list[Words]:
     """
     state, usage = shown["state"], shown["usage"]
     if usage is None:
-        return [Words(STATES[state])]
+        running = state == "running"
+        return [Words(f"attempt {shown['attempts'][-1]['number']}" if running else STATES[state])]
     kinds: dict[str, Literal["good", "bad", "warning"]] = {"valid": "good", "cut short": "warning"}
     count = len(shown["attempts"])
     attempts = "1 attempt" if count == 1 else f"{count} attempts"
@@ -65,6 +66,18 @@ def outcome(shown: Snapshot) -> list[Words]:
     if usage["reused_tokens"] and count > 1:
         said.append(Words(f" · {usage['reused_tokens']} saved from rejected attempts", "good"))
     return said
+
+
+def page_snapshot(view: RunView) -> dict[str, Any]:
+    """Return what a page shows of a run, as JSON: its snapshot, and its `outcome` as pairs of text and kind.
+
+    Example:
+        >>> from streamval.view.run_view import RunView
+        >>> page_snapshot(RunView())["outcome"]
+        [['waiting', 'plain']]
+    """
+    shown = view.snapshot()
+    return {**shown, "outcome": [list(words) for words in outcome(shown)]}
 
 
 def what_became_of(attempt: AttemptView) -> str:

@@ -8,9 +8,10 @@ from typing import Any
 from streamval.errors import UsageError
 from streamval.events import CompletedEvent
 from streamval.view.assets import asset
+from streamval.view.labels import page_snapshot
 from streamval.view.marbles import marbles
 from streamval.view.patch import patch
-from streamval.view.picture import framed, run_picture
+from streamval.view.picture import image, run_picture
 from streamval.view.run_view import RunView
 
 try:
@@ -21,7 +22,6 @@ except ImportError:
 
 from streamval.events import BaseEvent
 from streamval.pipeline.run import Run
-from streamval.view.run_view import Snapshot
 
 UPDATES_A_SECOND = 10
 
@@ -45,9 +45,9 @@ class LiveRun(AnyWidget):
     number = traitlets.Int().tag(sync=True)
 
     def __init__(self, run: Run) -> None:
-        self._view = RunView(timeline=True)
+        self._view = RunView(timeline=True, prompt=run.prompt)
         self._number = 0
-        self._sent: Snapshot = self._view.snapshot()
+        self._sent = page_snapshot(self._view)
         self._due: asyncio.TimerHandle | None = None
         self._handles: list[Any] = []
         self._over = False
@@ -57,11 +57,11 @@ class LiveRun(AnyWidget):
 
     def picture(self) -> str:
         """Return the run as it stands, as HTML without scripts."""
-        times = ""
+        times = "Shown when the run is over."
         if self._over:
-            inside = f"<summary>Where its time went</summary>{marbles(self._view)}"
-            times = f"<details>{inside}</details>"
-        return run_picture(self._view.snapshot()) + (framed(times) if times else "")
+            times = image(marbles(self._view), "Marble diagram of the run")
+        details = f"<details><summary>Where its time went</summary>{times}</details>"
+        return run_picture(self._view.snapshot(), details)
 
     def _on_event(self, event: BaseEvent) -> None:
         self._view.apply(event)
@@ -74,7 +74,7 @@ class LiveRun(AnyWidget):
     def _update(self) -> None:
         """Send the changes."""
         self._due = None
-        before, now = self._sent, self._view.snapshot()
+        before, now = self._sent, page_snapshot(self._view)
         self._sent = now
         self._number += 1
         if self._view.size + len(now["pending"]) <= WHOLE:
@@ -98,7 +98,7 @@ class LiveRun(AnyWidget):
             self._due.cancel()
             self._due = None
         self._over = True
-        self._sent = self._view.snapshot()
+        self._sent = page_snapshot(self._view)
         self._number += 1
         self._send_whole()
         if self._handles:

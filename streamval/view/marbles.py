@@ -23,7 +23,7 @@ from streamval.view.timeline import AttemptTimes
 LEFT, RIGHT = 1.5, 98.5
 """Where the time axis begins and ends, in percent of the width."""
 
-ROW, LINE, NUMBER, TEXT, GAP, AXIS = 40, 27, 8, 16, 20, 64
+ROW, LINE, NUMBER, TEXT, GAP, AXIS = 40, 27, 8, 16, 20, 80
 """Heights in pixels: a row, the line in a row, the chunk numbers below a row, a line of text, the gap
 between attempts, and the space below them for the axis and the legend."""
 
@@ -179,10 +179,10 @@ class _Drawing:
         return "".join(parts)
 
     def legend(self) -> str:
-        """Return the legend of the shapes and bars."""
+        """Return the legend of the shapes and bars, which is narrower than a telephone."""
         parts = [
-            f'<use class="{kind}" href="#sv-{kind}" x="{6 + n * 86}"/>'
-            f'<text class="soft" x="{18 + n * 86}" y="4">{said}</text>'
+            f'<use class="{kind}" href="#sv-{kind}" x="{6 + n * 76}"/>'
+            f'<text class="soft" x="{18 + n * 76}" y="4">{said}</text>'
             for n, (kind, said) in enumerate(
                 (("pass", "pass"), ("unknown", "unknown"), ("fail", "fail"), ("chunk", "chunk cut"))
             )
@@ -195,8 +195,8 @@ class _Drawing:
         )
         for n, (style, said) in enumerate(bars):
             parts.append(
-                f'<rect class="{style}" x="{n * 100}" y="16" width="14" height="10"/>'
-                f'<text class="soft" x="{18 + n * 100}" y="25">{said}</text>'
+                f'<rect class="{style}" x="{n % 2 * 152}" y="{16 + n // 2 * 16}" width="14" height="10"/>'
+                f'<text class="soft" x="{18 + n % 2 * 152}" y="{25 + n // 2 * 16}">{said}</text>'
             )
         return f'<svg class="side" x="{LEFT}%" y="{self.y + 30}" overflow="visible">{"".join(parts)}</svg>'
 
@@ -204,7 +204,9 @@ class _Drawing:
 
     def _heading(self, times: AttemptTimes, where: Sequence[str], end: float) -> None:
         """Add lines with the attempt's number, why it failed, and where its time went. SVG does not wrap."""
-        self.line(f"attempt {times.number} · {seconds(end - times.began)}", "head")
+        # A run that goes on has no clock here: the time of its last event would stand still.
+        took = "running" if times.ended is None else seconds(end - times.began)
+        self.line(f"attempt {times.number} · {took}", "head")
         why = (times.reason or self._failures(times))[: 4 * NARROW]
         for line in wrap(why, NARROW, max_lines=2, placeholder=" …"):
             self.line(line, "bad")

@@ -1,51 +1,62 @@
 """Pictures of a run, a result, a pipeline, an event, for a notebook: HTML without scripts.
 
-Plain elements carry the meaning (`del`, `table`, `strong`), as a notebook that is not trusted loses its
-styles. Colours suit a light and a dark page.
+A notebook that is not trusted, such as one from a clone, loses its styles and inline SVG. So plain elements
+carry the meaning (`del`, `table`, `strong`), and drawings are images. Colours suit a light and a dark page.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
+from streamval.view.assets import asset
 from streamval.view.escaping import escaped
 from streamval.view.labels import outcome, seconds, taken_back, what_became_of
 from streamval.view.run_view import RowView, Segment, Snapshot
 
-STYLE = """
-.sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700;--line:#8886;font:14px/1.5 system-ui,sans-serif;max-width:64em;
-border:1px solid var(--line);border-radius:8px;padding:.6em 1em;margin:.3em 0;overflow-wrap:break-word}
-@media screen and (prefers-color-scheme:dark){.sv-run{--good:#3fb950;--bad:#ff7b72;--warning:#d29922}}
-[data-jp-theme-light="true"] .sv-run{--good:#1a7f37;--bad:#cf222e;--warning:#9a6700}
-[data-jp-theme-light="false"] .sv-run{--good:#3fb950;--bad:#ff7b72;--warning:#d29922}
-.sv-run .head{opacity:.75;font-size:12px}.sv-run .text{white-space:pre-wrap;margin:.4em 0}
-.sv-run del{margin-right:.3em;color:var(--bad);opacity:.85}.sv-run .pending{opacity:.6;font-style:italic}
-.sv-run .good{color:var(--good)}.sv-run .bad{color:var(--bad)}.sv-run .warning{color:var(--warning)}
-.sv-run table{border-collapse:collapse;margin:.3em 0;background:none}
-.sv-run td,.sv-run th{text-align:left!important;padding:.1em .8em .1em 0;border:0;background:none;vertical-align:top}
-"""
+PROMPT = 2000
+"""Characters of a prompt that are shown."""
 
 MARKS = {"pass": "✓", "fail": "✗", "unknown": "·", "waiting": "·"}
 _KINDS = {"pass": "good", "fail": "bad"}
 
 
-def run_picture(shown: Snapshot) -> str:
-    """Return a run: its text with rejected text struck out, its requirements, attempts and outcome."""
-    parts = [_head(shown), f'<div class="text">{text_html(shown)}</div>']
+def run_picture(shown: Snapshot, more: str = "") -> str:
+    """Return a run: its text with rejected text struck out, its requirements, attempts and outcome.
+
+    Args:
+        shown: The run.
+        more: HTML below it, in the same frame.
+    """
+    parts = [_head(shown)]
+    if shown["prompt"]:
+        parts.append(f'<div class="prompt">{escaped(shown["prompt"], PROMPT)}</div>')
+    parts.append(f'<div class="text">{text_html(shown)}</div>')
     if shown["rows"]:
         parts.append(_table(_row(row) for row in shown["rows"]))
     parts.append(_attempts(shown))
     said = "".join(f'<span class="{w.kind}">{escaped(w.text)}</span>' for w in outcome(shown))
     if shown["error"] is not None:
         said += f'<div class="bad">{escaped(shown["error"])}</div>'
-    parts.append(f"<div>{said}</div>")
+    parts.append(f"<div>{said}</div>{more}")
     return framed("".join(parts))
 
 
 def framed(inside: str) -> str:
     """Return a picture with the style that it needs."""
-    return f'<div class="sv-run"><style>{STYLE}</style>{inside}</div>'
+    return f'<div class="sv-run"><style>{asset("view.css")}</style>{inside}</div>'
+
+
+def image(svg: str, about: str) -> str:
+    """Return an SVG as an image, as wide as its place and as high as the SVG says.
+
+    Args:
+        svg: The SVG. It is shown as it would be on a page of its own: without scripts or fonts of this page.
+        about: What it shows, for readers without a screen.
+    """
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{escaped(about, 500)}" width="100%">'
 
 
 def text_html(shown: Snapshot) -> str:

@@ -83,6 +83,8 @@ class Snapshot(TypedDict):
         attempts: From the first.
         stages: The stages of its contract so far.
         stage: The stage in which it runs.
+        quiet: Whether it runs, and its attempt has written nothing yet.
+        prompt: What was asked, where the display was told.
         seconds: From the first event to the last.
         usage: The tokens, once it is over.
         error: What ended it, if an exception did.
@@ -99,6 +101,8 @@ class Snapshot(TypedDict):
     attempts: list[AttemptView]
     stages: list[StageView]
     stage: str | None
+    quiet: bool
+    prompt: str
     seconds: float
     usage: dict[str, Any] | None
     error: str | None
@@ -114,6 +118,7 @@ class RunView:
     Args:
         timeline: Keep the times of everything as well, for `draw`. They grow with the stream, as the
             text does.
+        prompt: What was asked; events do not say.
 
     Attributes:
         timeline: The times, or `None`.
@@ -131,8 +136,9 @@ class RunView:
         ('All is well.', 'valid')
     """
 
-    def __init__(self, *, timeline: bool = False) -> None:
+    def __init__(self, *, timeline: bool = False, prompt: str = "") -> None:
         self.timeline = Timeline() if timeline else None
+        self._prompt = prompt
         self._stages: list[StageView] = []
         self._contract: str | None = None
         self._clear()
@@ -153,6 +159,7 @@ class RunView:
         self._error: str | None = None
         self._finish_reason: str | None = None
         self._failed = False
+        self._quiet = True
 
     # What a display reads
 
@@ -194,6 +201,8 @@ class RunView:
             "attempts": [attempt.copy() for attempt in self._attempts],
             "stages": self._stages.copy(),
             "stage": self._stage,
+            "quiet": self._quiet and self._state == "running",
+            "prompt": self._prompt,
             "seconds": round(self._now, 6),
             "usage": self._usage,
             "error": self._error,
@@ -237,6 +246,7 @@ class RunView:
         self._rows = [_row(name) for name in event.requirements]
 
     def _on_token(self, event: TokenEvent) -> None:
+        self._quiet = False
         self._pending.add(event.text)
 
     def _on_verdict(self, event: VerdictEvent) -> None:
@@ -283,6 +293,7 @@ class RunView:
         }
         if event.audio is not None:
             segment["bytes"] = len(event.audio)
+        self._quiet = False
         self._standing.append(len(self._segments))
         self._segments.append(segment)
         self._written += len(segment["text"])
@@ -310,7 +321,7 @@ class RunView:
         if event.mode == "restart":
             self._pending.restart()
         self._verdicts.clear()
-        self._finish_reason, self._failed = None, False
+        self._finish_reason, self._failed, self._quiet = None, False, True
         for row in self._rows:
             row["state"], row["reason"] = "waiting", ""
 

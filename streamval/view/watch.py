@@ -14,6 +14,7 @@ from typing import Self
 from streamval.errors import UsageError
 from streamval.events import BaseEvent
 from streamval.view.assets import asset
+from streamval.view.labels import page_snapshot
 from streamval.view.marbles import STYLE, THEMES, marbles
 from streamval.view.patch import patch
 from streamval.view.run_view import RunView
@@ -56,12 +57,15 @@ HEADERS = {
 class Broadcast:
     """A subscriber that shows one run on up to `TABS` pages, which may connect at any time.
 
+    Args:
+        prompt: What was asked.
+
     Attributes:
         view: The run, folded.
     """
 
-    def __init__(self) -> None:
-        self.view = RunView(timeline=True)
+    def __init__(self, prompt: str = "") -> None:
+        self.view = RunView(timeline=True, prompt=prompt)
         self._tabs: set[asyncio.Event] = set()
         self._closing = False
         self._events = 0
@@ -93,7 +97,7 @@ class Broadcast:
         try:
             if len(self._tabs) > TABS:
                 return
-            sent = self.view.snapshot()
+            sent = page_snapshot(self.view)
             yield frame(sent, "snapshot")
             closing = False
             while not closing:
@@ -104,7 +108,7 @@ class Broadcast:
                     continue
                 news.clear()
                 closing = self._closing  # changes until then are still sent
-                now = self.view.snapshot()
+                now = page_snapshot(self.view)
                 if now["run_id"] != sent["run_id"]:
                     yield frame(now, "snapshot")
                 elif change := patch(sent, now):
@@ -177,6 +181,9 @@ class Watch:
     contains a token, without which the answer is 404. Subscribe it on the event loop that
     entered it. Needs ``pip install "streamval-llm[serve]"``.
 
+    Args:
+        prompt: What was asked, to be shown above the text.
+
     Attributes:
         url: The address of the page, once the server runs.
 
@@ -196,8 +203,8 @@ class Watch:
 
     url: str
 
-    def __init__(self) -> None:
-        self._shown = Broadcast()
+    def __init__(self, prompt: str = "") -> None:
+        self._shown = Broadcast(prompt)
         self._token = secrets.token_urlsafe(18)
 
     def __call__(self, event: BaseEvent) -> None:

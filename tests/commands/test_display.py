@@ -3,8 +3,10 @@
 import os
 import signal
 import subprocess
+import sys
 
 import httpx
+import pytest
 
 from tests.support.command_line import PYTHON, over, watching
 
@@ -51,3 +53,13 @@ def test_watch_shows_a_run_on_a_page_until_ctrl_c_and_exits_as_the_run_did(servi
             assert going.poll() is None
             going.send_signal(signal.SIGINT)
             assert going.wait(60) == status
+
+
+@pytest.mark.local_model
+def test_a_notice_stands_on_a_line_of_its_own_where_both_outputs_have_one_place():
+    prompt = r"Facts about water:\n\nWater is"
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    environment = {**os.environ, "STREAMVAL_MODEL": ""}
+    command = [sys.executable, "-m", "streamval.cli", "run", prompt]
+    done = subprocess.run(command, env=environment, **options, timeout=110, check=True)
+    assert "\nattempt 1 rejected: " in done.stdout

@@ -35,7 +35,7 @@ async def test_a_recording_events_and_a_result_are_drawn(tmp_path):
     page = sv.draw(seen.events, tmp_path / "page.html")
     assert page.startswith("<!doctype html>")
     assert "<del> Bad! x</del>" in page
-    assert from_events._repr_html_().startswith("<div><svg")
+    assert from_events._repr_html_().startswith('<img src="data:image/svg+xml;base64,')
     assert "sandbox srcdoc" in page._repr_html_()
 
 

@@ -1,5 +1,8 @@
 """Tests of `streamval.view.html`: everything that people look at in a notebook has a picture."""
 
+import base64
+import re
+
 import pytest
 from pydantic import BaseModel
 
@@ -22,7 +25,11 @@ async def results():
 async def test_pipeline_run_result_and_attempt():
     pipeline, result = await results()
     run = pipeline.start("go")
-    diagram = pipeline._repr_html_()
+    drawn = re.search(
+        r'base64,([^"]+)" alt="spoken, cut by sentence, judged by', pipeline._repr_html_()
+    )
+    diagram = base64.b64decode(drawn[1]).decode()
+    assert EVIL not in diagram
     assert "merge" in diagram
     assert "continue or restart, up to 3 attempts in all" in diagram
     assert "not started" in run._repr_html_()

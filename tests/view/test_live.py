@@ -195,22 +195,45 @@ async def test_a_real_jupyterlab_shows_the_run_live_and_keeps_the_picture(browse
         for _ in CELLS:
             await page.keyboard.press("Shift+Enter")
         # While it runs: text, struck out where it was taken back, and the reason.
-        await page.locator(".sv-live .text span", has_text="It rains.").wait_for()
-        await page.locator(".sv-live del", has_text="Help!").wait_for()
-        await page.locator(".sv-live .bad", has_text="it <b>shouts</b>").wait_for()
-        assert await page.locator(".sv-live b").count() == 0
+        await page.locator(".sv-run.live .text span", has_text="It rains.").wait_for()
+        await page.locator(".sv-run.live del", has_text="Help!").wait_for()
+        await page.locator(".sv-run.live .bad", has_text="it <b>shouts</b>").wait_for()
+        assert await page.locator(".sv-run.live b").count() == 0
+        assert await page.locator(".sv-run.live .prompt").inner_text() == "How is it?"
+        await page.locator(".sv-run.live .pending", has_text="The sun is out.").wait_for()
+        ending = "document.querySelectorAll('.jp-Cell')[1].getBoundingClientRect().bottom"
+        ended_at = await page.evaluate(ending)
         # Afterwards: a picture in its place, without the widget.
         await page.locator(".sv-run", has_text="valid after 2 attempts").first.wait_for()
-        await page.locator(".sv-live").wait_for(state="detached")
+        await page.locator(".sv-run.live").wait_for(state="detached")
+        assert abs(await page.evaluate(ending) - ended_at) < 3, "the page jumped"
         await page.screenshot(path=tmp_path / "seen.png")
         await page.keyboard.press("Control+s")
         await until_saved(tmp_path / "seen.ipynb")
+        await page.close()
+        # From somebody else, so not trusted: without styles and inline SVG, the drawings are there.
+        foreign = nbformat.read(tmp_path / "seen.ipynb", as_version=4)
+        foreign.cells.append(new_code_cell("'not signed by anybody'"))
+        nbformat.write(foreign, tmp_path / "foreign.ipynb")
+        page = await browser.new_page(viewport={"width": 1200, "height": 900})
+        page.set_default_timeout(90_000)
+        await page.goto(url.replace("lab/tree/seen", "lab/workspaces/other/tree/foreign"))
+        drawing = page.locator(
+            '.jp-OutputArea img[alt="speaker, cut by sentence, judged by stay calm"]'
+        )
+        await drawing.wait_for()
+        assert (
+            await drawing.evaluate("drawn => drawn.decode().then(() => drawn.naturalWidth)") > 100
+        )
+        await page.locator(".jp-OutputArea del", has_text="Help!").nth(1).wait_for()
+        await page.screenshot(path=tmp_path / "foreign.png")
+        assert await page.locator(".jp-OutputArea style").count() == 0  # it is not trusted
         await page.close()
     assert complaints == []
 
     saved = nbformat.read(tmp_path / "seen.ipynb", as_version=4)
     diagram, live, result = (cell.outputs[0].data["text/html"] for cell in saved.cells[:3])
-    assert "<svg" in diagram
+    assert '<img src="data:image/svg+xml;base64,' in diagram
     for picture in (live, result):
         assert "<del>" in picture
         assert "<script" not in picture

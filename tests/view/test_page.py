@@ -68,14 +68,49 @@ async def test_hovering_the_arrow_keys_and_the_zoom(browser, tmp_path):
     assert complaints == []
 
 
+async def test_the_wheel_zooms_at_the_pointer_and_a_button_at_the_failure(browser, tmp_path):
+    page = await opened(browser, await a_page(tmp_path, words=300), [])
+    plot, fail = page.locator(".plot"), page.locator("use.fail[data-c]").first
+    await plot.scroll_into_view_if_needed()
+    box = await plot.bounding_box()
+    middle = box["x"] + box["width"] / 2
+    for _ in range(4):
+        await page.get_by_role("button", name="zoom in").click()
+    assert abs(await centre(fail) - middle) < 3
+    await page.get_by_role("button", name="all of it").click()
+    before = await centre(fail)
+    await page.mouse.move(before, box["y"] + 30)
+    scrolled = await page.evaluate("scrollY")
+    for _ in range(6):
+        await page.mouse.wheel(0, -100)
+    width = "document.querySelector('.plot svg').getBoundingClientRect().width"
+    await page.wait_for_function(f"{width} > 2.5 * {box['width']}")
+    assert abs(await centre(fail) - before) < 3
+    assert await page.evaluate("scrollY") == scrolled
+    shadow = "mark => getComputedStyle(mark).filter"
+    quiet = page.locator("use.pass[data-c]").first
+    assert await quiet.evaluate(shadow) == "none"
+    await page.get_by_role("button", name="all of it").click()
+    await quiet.hover(force=True)
+    assert "drop-shadow" in await quiet.evaluate(shadow)
+    await page.close()
+
+
+async def centre(mark):
+    box = await mark.bounding_box()
+    return box["x"] + box["width"] / 2
+
+
 async def test_it_reads_without_a_mouse_and_fits_a_telephone(browser, tmp_path):
     complaints = []
     path = await a_page(tmp_path, words=300)
     for scheme in ("light", "dark"):
         page = await opened(
-            browser, path, complaints, viewport={"width": 420, "height": 800}, color_scheme=scheme
+            browser, path, complaints, viewport={"width": 360, "height": 800}, color_scheme=scheme
         )
-        assert await page.evaluate("document.documentElement.scrollWidth") <= 420
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 360
+        legend = await page.locator(".plot svg svg.side").last.bounding_box()
+        assert legend["x"] + legend["width"] <= 360
         tree = await page.locator("main").aria_snapshot()
         for said in (
             'group "Marble diagram; the arrow keys go',

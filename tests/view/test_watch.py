@@ -100,6 +100,31 @@ async def test_chunks_come_a_restart_strikes_out_and_a_late_tab_sees_all(browser
     assert complaints == []
 
 
+async def test_it_says_what_was_asked_and_how_long_it_waits_for_the_model(browser):
+    """The first attempt said 0.1 ms for ten seconds."""
+    asked = asyncio.Event()
+
+    class Slow(sv.Backend):
+        model = "slow"
+
+        async def stream(self, _):
+            await asked.wait()
+            yield "Here."
+
+    run = sv.Pipeline(Slow(), emit_tokens=True).start("How <b>is</b> it?")
+    async with Watch(run.prompt) as watch:
+        run.subscribe(watch)
+        page = await opened(browser, watch.url, [])
+        driving = asyncio.ensure_future(finished(run))
+        assert await page.locator("#run .prompt").inner_text() == "How <b>is</b> it?"
+        await page.get_by_text("attempt 1 · waiting for the model, 2 s").wait_for()
+        assert "attempt 1 · running" in await page.locator("#times").inner_text()
+        asked.set()
+        await page.get_by_text("valid after 1 attempt").wait_for()
+        assert "waiting" not in await page.locator("#run").inner_text()
+        await driving
+
+
 async def finished(run):
     return await run
 

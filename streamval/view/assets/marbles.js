@@ -41,12 +41,32 @@ function follow() {
 }
 plot.addEventListener("scroll", follow);
 window.addEventListener("resize", follow);
+
+// The point of the drawing at `x` (pixels from the left of the plot) stays where it is.
+function zoomTo(wanted, x) {
+  const point = (plot.scrollLeft + x) / plot.scrollWidth;
+  zoom = Math.min(Math.max(wanted, 1), 64);
+  drawing.setAttribute("width", `${zoom * 100}%`);
+  plot.scrollLeft = point * plot.scrollWidth - x;
+  follow();
+}
+
+plot.addEventListener("wheel", (event) => {
+  const wanted = zoom * 1.2 ** -Math.sign(event.deltaY);
+  if (!event.deltaY || event.shiftKey || (zoom === 1 && wanted < 1)) return; // the page scrolls
+  event.preventDefault();
+  zoomTo(wanted, event.clientX - plot.getBoundingClientRect().left);
+}, { passive: false });
+
+// The buttons zoom at the chosen chunk, else at the first failure, else in the middle.
 for (const button of document.querySelectorAll(".tools button")) {
   button.addEventListener("click", () => {
-    const middle = (plot.scrollLeft + plot.clientWidth / 2) / plot.scrollWidth;
-    zoom = { in: Math.min(zoom * 2, 64), out: Math.max(zoom / 2, 1), all: 1 }[button.value];
-    drawing.setAttribute("width", `${zoom * 100}%`);
-    plot.scrollLeft = middle * plot.scrollWidth - plot.clientWidth / 2;
-    follow();
+    const mark = drawing.querySelector(".chosen") ?? drawing.querySelector("use.fail[data-c]") ?? plot;
+    const middle = () => {
+      const { left, width } = mark.getBoundingClientRect();
+      return left + width / 2 - plot.getBoundingClientRect().left;
+    };
+    zoomTo({ in: zoom * 2, out: zoom / 2, all: 1 }[button.value], middle());
+    plot.scrollLeft += middle() - plot.clientWidth / 2;
   });
 }

@@ -27,8 +27,8 @@ function element(tag, text = "", kind = "") {
 }
 
 const MARKS = { pass: "✓", fail: "✗", unknown: "·", waiting: "·" };
+const PROMPT = 2000; // characters that are shown
 const KINDS = { pass: "good", fail: "bad" };
-const STATES = { invalid: "not valid", error: "broken off", valid: "valid", "cut short": "cut short" };
 const WENT_ON = {
   continue: "went on from there",
   ask: "was asked to go on from there",
@@ -37,7 +37,7 @@ const WENT_ON = {
 
 export class Display {
   constructor(root) {
-    root.classList.add("sv-live");
+    root.classList.add("sv-run", "live");
     const part = (tag, kind, attributes = {}) => {
       const made = element(tag, "", kind);
       for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -45,11 +45,15 @@ export class Display {
       return made;
     };
     this.head = part("div", "head");
+    this.prompt = part("div", "prompt", { "aria-label": "The prompt" });
     this.text = part("div", "text", { role: "log", "aria-label": "The text", tabindex: "0" });
     this.pending = element("span", "", "pending");
     this.rows = part("table", "rows", { "aria-label": "Requirements" });
     this.attempts = part("table", "attempts", { "aria-label": "Attempts that failed" });
     this.outcome = part("div", "outcome", { role: "status" });
+    this.error = part("div", "bad", { role: "status" });
+    // Read by eyes only: a screen reader would say it each second.
+    this.clock = part("span", "", { "aria-hidden": "true" });
     this.clear(null);
   }
 
@@ -80,7 +84,27 @@ export class Display {
     if (this.isNew("attempts", run.attempts)) {
       this.attempts.replaceChildren(...run.attempts.slice(0, -1).map(attemptOf));
     }
-    this.tell(run);
+    if (this.isNew("prompt", run.prompt)) this.prompt.textContent = visible(run.prompt.slice(0, PROMPT));
+    if (this.isNew("outcome", run.outcome)) {
+      this.outcome.replaceChildren(...run.outcome.map(([said, kind]) => element("span", said, kind)), this.clock);
+    }
+    if (this.isNew("error", run.error)) this.error.textContent = visible(run.error ?? "");
+    this.wait(run.quiet);
+  }
+
+  // The time spent waiting for the first words of an attempt, counted here: no event says that nothing comes.
+  wait(quiet) {
+    if (quiet === (this.timer !== undefined)) return;
+    clearInterval(this.timer);
+    this.timer = undefined;
+    this.clock.textContent = "";
+    if (!quiet) return;
+    const began = performance.now();
+    const tell = () => {
+      this.clock.textContent = ` · waiting for the model, ${Math.floor((performance.now() - began) / 1000)} s`;
+    };
+    tell();
+    this.timer = setInterval(tell, 1000);
   }
 
   isNew(name, value) {
@@ -99,22 +123,6 @@ export class Display {
       was.replaceWith(struck);
       this.segments[at] = struck;
     }
-  }
-
-  tell(run) {
-    let said = run.state === "running" ? `attempt ${run.attempts.at(-1).number}` : run.state;
-    if (run.usage !== null) {
-      const usage = run.usage;
-      const count = run.attempts.length;
-      said = `${STATES[run.state]} after ${count === 1 ? "1 attempt" : `${count} attempts`}`;
-      said += ` · ${usage.completion_tokens} tokens spent`;
-      if (usage.discarded_tokens) said += ` · ${usage.discarded_tokens} thrown away`;
-      if (usage.reused_tokens && count > 1) said += ` · ${usage.reused_tokens} saved from rejected attempts`;
-      if (run.finish_reason && run.finish_reason !== "stop") said += ` · ${run.finish_reason}`;
-      if (run.error !== null) said += ` · ${run.error}`;
-    }
-    if (this.isNew("outcome", said)) this.outcome.textContent = visible(said);
-    this.outcome.className = `outcome ${run.state.replace(" ", "-")}`;
   }
 }
 

@@ -27,7 +27,15 @@ export default () => {
     const display = new Display(el);
     displays.add(display);
     display.show(snapshot);
-    return () => displays.delete(display);
+    // The picture that takes its place has this line: without it, the page would jump.
+    const times = document.createElement("details");
+    times.append(Object.assign(document.createElement("summary"), { textContent: "Where its time went" }));
+    times.append("Shown when the run is over.");
+    el.append(times);
+    return () => {
+      display.wait(false);
+      displays.delete(display);
+    };
   }
 
   return { initialize, render };
