@@ -36,7 +36,7 @@ def test_it_is_committed_with_its_outputs(path):
 
 
 def test_each_of_the_nine_programs_has_twenty_lines_at_most():
-    path = Path(__file__).parents[1] / "notebooks/08_nine_programs.ipynb"
+    path = Path(__file__).parents[1] / "notebooks/10_nine_programs.ipynb"
     cells = nbformat.read(path, as_version=4).cells
     programs = [
         below.source
