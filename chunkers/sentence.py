@@ -57,6 +57,7 @@ _CANDIDATE = re.compile(
 )
 _TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]").search
 _SPACE = re.compile(r"\s").search
+_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _NEEDS_SPACE = ".!?:;)"
 _ANYTHING = re.compile("").search
 _NEXT_WORD = re.compile(r"\s*\n[^\S\n]*\n|\s+(?:[^\w\s]+\s+)*\S*\w\S*(?=\s)")
@@ -304,7 +305,8 @@ def _next_candidate(text: str, start: int) -> re.Match[str] | None:
 def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
     """Return whether the engine ends a sentence at `at`, not counting the whitespace after it."""
     end = 0
-    text = without_halves(text)  # a pipeline has already repaired surrogates
+    # The engine panics at whitespace of several bytes before a full stop (sentencex 1.0.32).
+    text = _WIDE_SPACE.sub(" ", without_halves(text))  # a pipeline has already repaired surrogates
     for sentence in sentencex.segment(lang or _language(text), text):
         if end + len(sentence.rstrip()) == at:
             return True

@@ -37,7 +37,7 @@ PIECE = 12
 # A key that stands under its name, or is known by its form: ``api_key=K``, ``Bearer K``, ``sk-…``.
 _NAMED = re.compile(
     r"""((?:
-        \b[\w-]*(?:api[-_]?key|access[-_]?key|secret[-_]key|client[-_]secret|passw(?:or)?d
+        (?:api[-_]?key|access[-_]?key|secret[-_]key|client[-_]secret|passw(?:or)?d
             |(?:access|auth|refresh)[-_]?token)
       | \b(?:authorization|bearer)
       | [?&](?:key|token|sig(?:nature)?)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from streamval.backends.secrets import without_secrets
 from streamval.batch.rows import InputRow, carried_in
 from streamval.batch.table import Kept, Outcome
 from streamval.types.results import StreamResult, Usage
@@ -76,7 +77,7 @@ def refused(given: Mapping[str, Any], error: Exception) -> bytes:
 
 def _of_error(error: Exception) -> dict[str, Any]:
     try:
-        said = str(error)[:SHOWN]
+        said = without_secrets(str(error))[:SHOWN]
     except Exception:  # of a user's own exception
         said = "it cannot be shown"
     return {

@@ -46,9 +46,7 @@ class DeltaReader:
         if not text:
             return None
         self.known.deltas += 1
-        if self._kind is str and not text.isascii():
-            text = self._mender.feed(text) or None
-        return text
+        return (self._mender.feed(text) or None) if self._kind is str else text
 
     def flush(self) -> str:
         """Return the text that waits for its other half."""

@@ -12,6 +12,7 @@ import regex
 
 from streamval.errors import UsageError
 from streamval.structured.as_read import without_unseen
+from streamval.types.text import LETTER, UNSPACED
 
 Find: TypeAlias = "Callable[..., str | None]"
 
@@ -24,16 +25,17 @@ PLACEHOLDER = 8
 # What may stand between the groups of a number: spaces, punctuation, brackets, quotation marks, markers.
 _BETWEEN = r"[\W_]{1,5}"
 # A card's number as it is written: in one piece, in the groups of the card, in halves, or digit by digit.
-# Not behind a decimal point, nor as a part of more digits.
+# Not behind a decimal point, nor as a part of more digits; behind a digit and a comma in a list only. Searched
+# from each position, as a year or another number may stand right before it.
 _CARDS = [
-    re.compile(rf"(?<!\d)(?<!\d[.,]){shape}(?!\d)")
+    re.compile(rf"(?<!\d)(?<!\d\.)(?<![^\d,;|\[]\d,)(?<!\A\d,)(?=({shape})(?!\d))")
     for shape in (
         r"\d{13,19}",
         rf"\d{{4}}(?:{_BETWEEN}\d{{4}}){{3}}",
         rf"\d{{4}}(?:{_BETWEEN}\d{{4}}){{3}}{_BETWEEN}\d{{3}}",
         rf"\d{{4}}{_BETWEEN}\d{{6}}{_BETWEEN}\d{{4,5}}",
         rf"\d{{8}}{_BETWEEN}\d{{8}}",
-        rf"\d(?P<s>{_BETWEEN})\d(?:(?P=s)\d){{11,17}}",
+        rf"\d(?P<s>{_BETWEEN})\d(?:(?P=s)\d){{11,17}}(?!(?P=s)\d)",
     )
 ]
 # The first digits of the networks, and how many each has (ISO/IEC 7812): Visa, Mastercard, American
@@ -44,18 +46,21 @@ _NETWORKS = re.compile(
     r"|62\d{14,17}"
 )
 # Searched from each position, as an invalid one may stand right before a valid one.
-_IBAN = re.compile(r"(?:(?<![^\W_])|(?<=IBAN))(?=([A-Z]{2})\d{2})", re.IGNORECASE)
-_EMAIL = re.compile(
-    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[^\W_](?:[\w-]{0,62}\.)){1,8}"
-    r"(?!(?:png|jpe?g|gif|svg|webp)\b)(?:xn--[a-z0-9-]{2,59}|[^\W\d_]{2,24})"
-    r"(?![^\W_]|-[^\W_])(?!:[\w.~-]*/)",  # git@example.org:a/b is not an address
+_IBAN = re.compile(
+    rf"(?:(?<!{LETTER})|(?<=IBAN))(?=([A-Z])[\W_]{{0,5}}([A-Z])[\W_]{{0,5}}\d[\W_]{{0,5}}\d)",
     re.IGNORECASE,
 )
-_INTERNATIONAL = re.compile(r"(?<![\w.,+])00(?=[1-9])")
+_EMAIL = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[^\W_](?:[\w-]{0,62}\.)){1,8}"
+    r"(?!(?:png|jpe?g|gif|svg|webp)\b)(?:xn--[a-z0-9-]{2,59}|[^\W\d_]{2,24}?)"
+    rf"(?!{LETTER})(?!:[\w.~-]*/)",  # git@example.org:a/b is not an address
+    re.IGNORECASE,
+)
+_INTERNATIONAL = re.compile(r"(?<![\w.+])00(?=[\s)-]*[1-9])")
 _NO_TELEPHONE = re.compile(r"\d{1,2}[-./]\d{1,2}[-./]\d{2,4}|97[89][ -]\d.*")
 _MARKUP = re.compile(r"[*_`]+")
 # More groups than two telephone numbers have, all of them short. Each would be tried as a number.
-_TABLE = re.compile(r"(?<!\d)\d{1,3}(?:[^\w+]\d{1,3}){15,}(?!\d)")
+_TABLE = re.compile(r"(?<!\d)(?:\d{1,3}(?:[^\w+]\d{1,3}){15,}|\d{2,3}(?:[^\w+]\d{2,3}){9,})(?!\d)")
 _DIGIT = re.compile(r"\d")
 _FEWEST_DIGITS = 6
 
@@ -120,7 +125,7 @@ def key_finder() -> Find:
     def find(text: str, new: int = 0) -> str | None:
         if _PRIVATE_KEY.search(text):
             return "a secret (private key)"
-        for word in text[new:].split():
+        for word in _WORDS.findall(text, new):
             if len(word) < SHORTEST_KEY:
                 continue
             for kind, pattern in kinds:
@@ -132,6 +137,7 @@ def key_finder() -> Find:
     return find
 
 
+_WORDS = re.compile(rf"[^\s{UNSPACED}]+")
 _PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----")
 # Kingfisher's patterns require this behind a key, as in source code; in prose a full stop may follow.
 _BEHIND = r"""(?:\\?['"\x60]|[\s;]|\\[nr]|$)"""
@@ -202,23 +208,23 @@ class PersonalData:
         if not _DIGIT.search(text, begin):  # most text has none
             return False
         for found in _IBAN.finditer(text, begin):
-            size = self._iban_length(found[1].upper())
+            size = self._iban_length((found[1] + found[2]).upper())
             if size and not _next_letters(text, found.start(), size)[0]:
                 return True
         return False
 
     def _has_card(self, text: str, new: int) -> bool:
         return any(
-            _NETWORKS.fullmatch(number := re.sub(r"\D", "", found[0]))
+            _NETWORKS.fullmatch(number := re.sub(r"\D", "", found[1]))
             and self._luhn.is_valid(number)
             for shape in _CARDS
             for found in shape.finditer(text, max(new - LONGEST_CARD, 0))
-            if found.end() > new
+            if found.end(1) > new
         )
 
     def _has_iban(self, text: str, new: int) -> bool:
         for found in _IBAN.finditer(text, max(new - LONGEST_IBAN, 0)):
-            size = self._iban_length(found[1].upper())
+            size = self._iban_length((found[1] + found[2]).upper())
             letters, end = _next_letters(text, found.start(), size)
             if size and end > new and self._iban.is_valid(letters):
                 return True

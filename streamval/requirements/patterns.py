@@ -12,8 +12,9 @@ import regex
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed, quoted
-from streamval.structured.as_read import forms_of, without_unseen
+from streamval.structured.as_read import forms_of, markup_begun, without_unseen
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
+from streamval.types.text import LETTER
 
 ENOUGH = 40
 """Least length of a text whose language is identified: a shorter text may be a name or a quotation."""
@@ -41,6 +42,11 @@ PATIENCE = 2.0
 
 ROOM = 64
 """Characters of markup that may stand in a phrase."""
+
+_NO_SPACE = "\x1c\x1d\x1e\x1f\x85"
+"""White space to Python, at which words are cut, and nothing to a reader."""
+
+_SPACES = re.compile(r"\s{2,}")
 
 
 class ForbiddenPattern(ChunkRule):
@@ -90,20 +96,27 @@ class ForbiddenWords(ForbiddenPattern):
         super().__init__(_whole_words(split), f"never say {names}", **options)
         self._begun = _whole_words(begun, at_the_end=True) if begun else None
         self._room = 2 * max(map(len, phrases)) + ROOM
-        self._tail = ""
+        self._tail = self._last = ""
 
     def check(self, chunk: str) -> PartialValidationResult:
         """Search the chunk, together with the beginning of a phrase before it."""
         text = self._tail + chunk
-        forms = forms_of(text)
+        if not self._tail and chunk[:1] in _NO_SPACE:
+            text = self._last + chunk
+        self._last = chunk
+        tag = markup_begun(text)
+        # A word may go on behind a tag. What stands in it is judged by itself until it ends.
+        forms = forms_of(text if tag is None else chunk)
         verdict = self._judge(forms)
-        if self._begun is None or verdict.success == "fail":
+        if verdict.success == "fail":
             return verdict
-        if not any(map(self._begun.search, forms)):
+        if tag is None and not (self._begun and any(map(self._begun.search, forms))):
             self._tail = ""
             return verdict
-        if len(text) > self._room:  # from a whole word on, as half of one may be another word
-            text = text[-self._room :].split(maxsplit=1)[-1]
+        text = _SPACES.sub(" ", text)
+        room = self._room if tag is None else self._room + len(text) - tag
+        if len(text) > room:  # from a whole word on, as half of one may be another word
+            text = text[-room:].split(maxsplit=1)[-1]
         self._tail = text
         return UNKNOWN
 
@@ -249,11 +262,25 @@ def _phrases(name: str, words: Iterable[str]) -> list[str]:
     return phrases
 
 
-def _whole_words(phrases: list[list[str]], *, at_the_end: bool = False) -> re.Pattern[str]:
-    """Return a pattern of phrases, each a list of words."""
-    alternatives = "|".join(r"\s+".join(map(re.escape, words)) for words in phrases)
-    end = r"\s*\Z" if at_the_end else r"(?![^\W_])"
-    return re.compile(rf"(?<![^\W_])(?:{alternatives}){end}", re.IGNORECASE)
+def _whole_words(phrases: list[list[str]], *, at_the_end: bool = False) -> Pattern:
+    """Return a pattern of phrases, each a list of words.
+
+    A word of a script without spaces may stand between any letters.
+    """
+    edges: dict[tuple[str, str], list[str]] = {}
+    for words in phrases:
+        before = rf"(?<!{LETTER})" if re.match(LETTER, words[0]) else ""
+        behind = rf"(?!{LETTER})" if re.search(rf"{LETTER}\Z", words[-1]) else ""
+        behind = r"\s*\Z" if at_the_end else behind
+        edges.setdefault((before, behind), []).append(r"\s+".join(map(re.escape, words)))
+    pattern = "|".join(
+        f"{before}(?:{'|'.join(written)}){behind}" for (before, behind), written in edges.items()
+    )
+    # `re` does not know that "STRASSE" is "straße".
+    if re.search(r"ss|[^\x00-\x7f]", pattern.replace(LETTER, ""), re.IGNORECASE):
+        return regex.compile(pattern, regex.IGNORECASE | regex.FULLCASE)
+    first = re.escape("".join({words[0][0] for words in phrases}))
+    return re.compile(rf"(?=[{first}])(?:{pattern})", re.IGNORECASE)  # most letters begin none
 
 
 def _compiled(pattern: str) -> Pattern:

@@ -7,11 +7,11 @@ the consumer until the verdict is certain.
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import regex
 from pydantic_core import Url
 
 from streamval.errors import UsageError
@@ -24,8 +24,9 @@ from streamval.requirements.leak_patterns import (
     key_finder,
     normalised,
 )
-from streamval.structured.as_read import forms_of
+from streamval.structured.as_read import LONGEST_TAG, entities_read, forms_of, markup_begun
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
+from streamval.types.text import LETTER
 
 WINDOW = 64
 """Words that are judged together: an IBAN with a dash after each letter has that many."""
@@ -46,18 +47,38 @@ class NoLeak(ChunkRule):
     judges_all = True
 
     def __init__(
-        self, description: str, find: Find, may_go_on: Callable[[str], object], **options: Any
+        self,
+        description: str,
+        find: Find,
+        may_go_on: Callable[[str], object],
+        spelled: Callable[[str], str] = normalised,
+        **options: Any,
     ) -> None:
         options = {"check_only": True, "hold": True, "chunking": "word", **options}
         super().__init__(description, **options)
         self._find = find
         self._may_go_on = may_go_on
+        self._spelled = spelled
         # The last words in each of their forms, as `forms_of` returns them; one, while all are the same.
         self._windows: tuple[tuple[str, ...], ...] = ((),)
+        self._begun = ""  # the words of a tag that has not ended, and the windows before it
+        self._before = self._windows
 
     def check(self, chunk: str) -> PartialValidationResult:
-        """Judge the last words."""
-        forms = tuple(map(normalised, forms_of(chunk)))
+        """Judge the last words, and together those of a tag, when it has ended."""
+        tag = f"{self._begun} {chunk}" if self._begun else chunk
+        before = self._before if self._begun else self._windows
+        if len(tag) <= LONGEST_TAG and markup_begun(tag) is not None:
+            self._begun, self._before = tag, before
+            verdict = self._judge(chunk)
+            return verdict if verdict.success == "fail" else UNKNOWN
+        if self._begun and (verdict := self._judge(chunk)).success == "fail":
+            return verdict
+        self._begun, self._windows = "", before
+        return self._judge(tag)
+
+    def _judge(self, chunk: str) -> PartialValidationResult:
+        forms = tuple(map(self._spelled, forms_of(chunk)))
         several = max(len(forms), len(self._windows))
         # The last form is that which is read: it stands for those that are left out.
         forms += forms[-1:] * (several - len(forms))
@@ -80,7 +101,7 @@ class NoLeak(ChunkRule):
     def check_whole(self, text: str) -> PartialValidationResult:
         """Judge the whole text."""
         for form in forms_of(text):
-            if kind := self._find(" ".join(normalised(form).split())):
+            if kind := self._find(" ".join(self._spelled(form).split())):
                 return failed(f"it contains {kind}")
         return PASS
 
@@ -155,47 +176,41 @@ def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:
     inside = tuple(f".{host}" for host in known)
 
     def find(text: str, new: int = 0) -> str | None:
-        # Only a tag and a destination may have begun in an earlier word.
-        begun = max(text.rfind(opening, 0, new) for opening in ("<", "](", "]:"))
-        begin = max(begun - len("]( "), 0) if begun >= 0 else new
-        for host in sorted(hosts_in(text[begin:])):
+        for host in sorted(hosts_in(text[new:])):
             if host not in known and not host.endswith(inside):
                 return f"a link to {host}"
         return None
 
     description = f"links lead to {', '.join(allowed)} only"
     options = {"check_only": False, **options}
-    return NoLeak(description, find, _UNFINISHED.search, **options)
+    # As a browser reads it: other spellings of a letter may lead elsewhere.
+    return NoLeak(description, find, lambda _: False, str, **options)
 
 
 # Browsers read a backslash as a slash, and accept http: without slashes.
 _ADDRESS = re.compile(
     r"""
-    ( \bhttps?:[/\\]*                                # a link to the web
-    | \b[a-z][a-z0-9+.-]{1,15}:[/\\]{2,}             # or with another scheme
-    | (?<![^\s(\[<"'“=,;`|]) [/\\]{2,} (?=[\w-]+\.[a-z])   # or with that of the page
-    | \b(?=www\.)
+    ( (?<!LETTER)https?:[/\\]*                             # a link to the web
+    | (?<!LETTER)[a-z][a-z0-9+.-]{1,15}:[/\\]{2,}          # or with another scheme
+    | (?<![^\s(\[<"'“=,;`|]) [/\\]{2,} (?=[\w-]+\.[a-z]|\d+\.\d+\.\d+\.\d|\[[\da-f:])  # or with that of the page
+    | (?<!LETTER)(?=www\.)
     )
-    ([^\s<>"'`)\]“”]+)
-    """,
+    ([^\s<>]+)
+    """.replace("LETTER", LETTER),
     re.IGNORECASE | re.VERBOSE,
 )
+# Where the address ends, unless a user's name and an @ follow: then the host stands behind them.
+_END = re.compile(r"""["'`)\]“”]""")
 # What a renderer takes as an address, with or without a scheme: the destination of a link or of a
-# reference in Markdown, and any attribute in HTML.
-_DESTINATION = re.compile(
-    r"""
-      \](?:\(|:)\s*(?:<([^<>]*)|([^\s<>()]*))
-    | =\s*(?:"([^"]*)|'([^']*))
-    | <[a-z][^<>]*?=\s*([^\s"'<>]+)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-# A tag or a destination in angle brackets that has not ended: it may have whitespace in it.
-_UNFINISHED = re.compile(r"<[a-zA-Z/!][^<>]{0,2000}\Z|\](?:\(|:)\s*(?:<[^<>]{0,2000})?\Z")
+# reference in Markdown, and anything in a tag, as attributes may have several addresses or styles in them.
+_DESTINATION = re.compile(r"\](?:\(|:)\s*(?:<([^<>]*)|([^\s<>()]*))")
+_TAG = regex.compile(r"""<[a-z](?:[^<>"']++|"[^"]*+"|'[^']*+')*+|<[a-z][^<>]*+""", regex.IGNORECASE)
+_IN_TAG = re.compile(r"""(?:[\s,;(="']|\A)([/\\]{2,})([^\s"'<>),;]+)""")
 _MAY_LEAD = re.compile(r"[/\\&]|www\.|https?:", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 # Browsers leave out tabs and line breaks; the words of a chunk are joined by spaces.
 _IGNORED = re.compile(r"[\x00-\x20]+")
+_PATH = re.compile(r"[/\\?#]")
 _AUTHORITY = re.compile(r"[/\\]{2,}")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _PUNCTUATION = ".,;:!?*_~’…"
@@ -212,13 +227,20 @@ def hosts_in(text: str) -> set[str]:
     if not _MAY_LEAD.search(text):
         return hosts
     plain = _ESCAPED.sub(r"\1", text)
-    for form in dict.fromkeys((text, plain, html.unescape(text), html.unescape(plain))):
+    for form in dict.fromkeys((text, plain, entities_read(text), entities_read(plain))):
         for found in _ADDRESS.finditer(form):
-            hosts.add(_host(found[1] or "//", found[2].rstrip(_PUNCTUATION)))
+            address = found[2]
+            if "@" not in _PATH.split(address, maxsplit=1)[0]:
+                address = _END.split(address, maxsplit=1)[0]
+            hosts.add(_host(found[1] or "//", address.rstrip(_PUNCTUATION)))
         for found in _DESTINATION.finditer(form):
-            address = _IGNORED.sub("", next(filter(None, found.groups()), ""))
+            address = _IGNORED.sub("", found[1] or found[2] or "")
             if start := _AUTHORITY.match(address) or _SCHEME.match(address):
                 hosts.add(_host(start[0], address[start.end() :]))
+        for tag in _TAG.findall(form) if "<" in form else ():
+            # With white space, which ends an address, and without, as a browser reads an attribute.
+            for within in (tag, _IGNORED.sub("", tag)):
+                hosts |= {_host(*found.groups()) for found in _IN_TAG.finditer(within)}
     return hosts - {""}
 
 

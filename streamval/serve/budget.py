@@ -28,6 +28,9 @@ MAX_SCHEMA = 64 * 1024
 MAX_PATTERN = 2**20
 """Bytes that a compiled pattern may take."""
 
+MAX_PATTERNS = 64
+"""Different patterns of a schema. The largest takes six milliseconds to compile."""
+
 UNJUDGED = frozenset({"patternProperties", "$dynamicRef", "$recursiveRef"})
 """Keywords that a schema may not have, because they cannot be judged in bounded time."""
 
@@ -160,6 +163,7 @@ def check_schema(schema: Any) -> None:
         schema = {**schema, "$schema": Draft202012Validator.META_SCHEMA["$schema"]}
     jsonschema_rs.meta.validate(schema)
     waiting = [schema]
+    patterns: set[str] = set()
     while waiting:
         part = waiting.pop()
         if isinstance(part, list):
@@ -168,6 +172,9 @@ def check_schema(schema: Any) -> None:
             if unjudged := UNJUDGED & part.keys():
                 raise ValueError(f"{', '.join(sorted(unjudged))} is not judged")
             if isinstance(pattern := part.get("pattern"), str):
+                patterns.add(pattern)
+                if len(patterns) > MAX_PATTERNS:
+                    raise ValueError(f"it has more than {MAX_PATTERNS} patterns")
                 try:
                     _matcher(pattern)
                 except jsonschema_rs.ValidationError as error:
@@ -179,7 +186,7 @@ def check_schema(schema: Any) -> None:
 
 def _expanded(schema: object) -> int:
     """Return the number of parts of a schema. Definitions are counted where they are referenced."""
-    sizes: dict[str, int] = {}
+    sizes: dict[int, int] = {}  # by the part that is referenced, which has many spellings
 
     def size(part: object) -> int:
         if isinstance(part, list):
@@ -189,10 +196,11 @@ def _expanded(schema: object) -> int:
         ref = part.get("$ref")
         led = 0
         if isinstance(ref, str) and ref.startswith("#"):
-            if ref not in sizes:
-                sizes[ref] = 1  # while it is counted: one that refers to itself ends here
-                sizes[ref] = size(_at(schema, ref))
-            led = sizes[ref]
+            target = _at(schema, ref)
+            if id(target) not in sizes:
+                sizes[id(target)] = 1  # while it is counted: one that refers to itself ends here
+                sizes[id(target)] = size(target)
+            led = sizes[id(target)]
         return min(1 + led + sum(map(size, part.values())), 10**12)
 
     # Definitions are counted where they are referenced.

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import unicodedata
+from typing import Any
 
 import regex
 
@@ -13,21 +14,43 @@ _ESCAPES = re.compile(r'(?:\\u[0-9A-Fa-f]{4})+|\\["\\/bfnrt]')
 _CONTROLS = re.compile(r"[\x00-\x1f]")
 _DEEPEST = 3
 # What a renderer of Markdown or HTML leaves out of the text. A marker is left out alone as well, since
-# its pair may be in another chunk; an underscore within a word stays, as in CommonMark. Each
-# alternative ends at a character that the next match may begin with, so cost is linear.
+# its pair may be in another chunk; an underscore within a word stays, as in CommonMark. Nothing is
+# searched twice, as the quantifiers give nothing back, so cost is linear.
 _MARKUP = regex.compile(
     r"""
-      <[a-zA-Z/!?][^<>]*>                             # a tag, a comment
-    | \]\(\s*(?:<[^<>]*>|[^\s()<>]*)[^()<>]*\)        # the destination of a link
+      <[/]?(?P<tag>[a-zA-Z][a-zA-Z0-9]*)(?:[^<>"']++|"[^"]{0,500}+"|'[^']{0,500}+')*+>
+    | <[/]?(?P<tag>[a-zA-Z][a-zA-Z0-9]*)?[^<>\s=\d][^<>]*+>    # with a quotation mark that has no pair
+    | \]\((?:<[^<>]*+>)?+(?:[^()<>]++|\([^()<>]*+\))*+\)  # the destination of a link
+    | \]\[[^\[\]]*+\]                                  # its name
     | !?\[ | \]
-    | [*`]+ | ~~
+    | [*`~]+
     | (?<![^\W_])_+ | _+(?![^\W_])
-    | \\([!-/:-@\[-`{-~])                             # an escape of Markdown: what it escapes stays
+    | \\([!-/:-@\[-`{-~])                              # an escape of Markdown: what it escapes stays
+    | \\(?=\n|\Z)                                      # a line break
+    | (?<=\n)[ ]{0,3}>[ >]*                            # a quotation goes on
     """,
     regex.VERBOSE,
 )
-_SPECIAL = re.compile(r"[<\[\]*`~_&\\]")  # most text has none
-_UNSEEN = regex.compile(r"[\p{Cf}\p{Default_Ignorable_Code_Point}\x00-\x08\x0e-\x1f\x7f]+")
+# Tags that stand within a word; others begin a line or a cell.
+_NAMES = """
+    a abbr b bdi bdo big cite code del dfn em font i ins kbd label mark q s samp small span strike strong
+    sub sup time tt u var wbr
+"""
+_WITHIN = frozenset(_NAMES.split())
+_UNFINISHED = regex.compile(
+    r"""<[a-zA-Z/!](?:[^<>"']++|"[^"]*+"|'[^']*+')*+(?:"[^"]*+|'[^']*+)?\Z"""
+    r"""|\](?:\(|:)\s*+(?:<[^<>]*+)?+[^()\s]*+(?:\s[^()]{0,200})?+\Z"""
+)
+LONGEST_TAG = 2000
+"""Characters of a tag that a rule waits for, so that it is judged as one."""
+
+_SPECIAL = re.compile(r"[<>\[\]*`~_&\\]")  # most text has none
+# Characters that do not show, and lines through the letter before them.
+_UNSEEN = regex.compile(
+    r"[\p{Cf}\p{Default_Ignorable_Code_Point}\x00-\x08\x0e-\x1f\x7f-\x9f\u0334-\u0338\u20d2\u20d3]+"
+)
+_BLANK = str.maketrans(dict.fromkeys("\u3164\uffa0\u2800", " "))  # they show as a space
+_LONG_ENTITY = re.compile(r"&#\d{8,};?")  # Python reads no number of more than 4,300 digits
 
 
 def as_read(text: str) -> str:
@@ -42,8 +65,45 @@ def as_read(text: str) -> str:
         'Acme, Best & big here'
     """
     if _SPECIAL.search(text):
-        text = html.unescape(_MARKUP.sub(r"\1", unescaped(text)))
+        text = entities_read(_MARKUP.sub(_shown, _without_comments(unescaped(text))))
     return without_unseen(text)
+
+
+def markup_begun(text: str) -> int | None:
+    """Return where the tag or the destination of a link begins in which a text ends; `None` if it ends in neither.
+
+    One of more than `LONGEST_TAG` characters is taken for text.
+
+    Example:
+        >>> markup_begun('see <img alt="a > b" src="x'), markup_begun("see [a](http://x"), markup_begun("<b>")
+        (4, 6, None)
+    """
+    if not ("<" in text or "](" in text or "]:" in text):
+        return None
+    found = _UNFINISHED.search(text, max(len(text) - LONGEST_TAG, 0))
+    return None if found is None else found.start()
+
+
+def _without_comments(text: str) -> str:
+    first, *rest = text.split("<!--")
+    return first + "".join([part.partition("-->")[2] if "-->" in part else part for part in rest])
+
+
+def entities_read(text: str) -> str:
+    """Return a text with HTML's entities replaced.
+
+    Example:
+        >>> entities_read("a &amp; b &#33;") + entities_read("&#" + "1" * 5000)
+        'a & b !\ufffd'
+    """
+    return html.unescape(_LONG_ENTITY.sub("\ufffd", text)) if "&" in text else text
+
+
+def _shown(found: Any) -> str:
+    tag: str | None = found["tag"]
+    if tag is not None:
+        return "" if tag.lower() in _WITHIN else " "
+    return found[2] or ""
 
 
 def without_unseen(text: str) -> str:
@@ -53,12 +113,10 @@ def without_unseen(text: str) -> str:
         >>> without_unseen("cafe\u0301, \u200bＡ")
         'café, A'
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    elif text.isprintable():
-        return text
-    shown: str = _UNSEEN.sub("", text)
-    return shown
+    if text.isascii():
+        return text if text.isprintable() else str(_UNSEEN.sub("", text))
+    # Before the letters get one form, as such a character may stand between a letter and its accent.
+    return unicodedata.normalize("NFKC", _UNSEEN.sub("", text.translate(_BLANK)))
 
 
 def forms_of(text: str) -> tuple[str, ...]:

@@ -15,8 +15,12 @@ LEXEME = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-# Text inside a string: no closing quotation mark, and no illegal character.
-STRING_GOES_ON = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrtu])*+(\\?)\Z')
+# Text inside a string: no closing quotation mark, no illegal character, and no illegal escape. An escape
+# may be unfinished at its end.
+STRING_GOES_ON = re.compile(
+    r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*+((?:\\(?:u[0-9A-Fa-f]{0,3})?)?)\Z'
+)
+_UNFINISHED_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9A-Fa-f]{0,3})?)\Z")
 OPEN_STRING = re.compile(r'[\s,:]*"')
 # A string, which stays as it is, or an exponent that is too large for a `Decimal`.
 _HUGE_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<=[0-9])([eE][+-]?)[0-9]{5,}', re.DOTALL)
@@ -28,14 +32,15 @@ OPENERS: dict[Root | None, re.Pattern[str]] = {
 }
 
 
-def ends_escaping(text: str) -> bool:
-    r"""Return whether text inside a string ends in a backslash that escapes what follows.
+def unfinished_escape(text: str) -> str:
+    r"""Return the escape at the end of text inside a string that needs more characters; empty without one.
 
     Example:
-        >>> ends_escaping("a\\"), ends_escaping("a\\\\")
-        (True, False)
+        >>> unfinished_escape("a\\"), unfinished_escape("a\\\\"), unfinished_escape(r"a\u00e")
+        ('\\', '', '\\u00e')
     """
-    return (len(text) - len(text.rstrip("\\"))) % 2 == 1
+    found = _UNFINISHED_ESCAPE.search(text)
+    return found[1] if found else ""
 
 
 def with_small_exponents(text: str) -> str:

@@ -41,8 +41,8 @@ from streamval.structured.lexemes import (
     OPEN_STRING,
     OPENERS,
     STRING_GOES_ON,
-    ends_escaping,
     parser_message,
+    unfinished_escape,
     with_small_exponents,
 )
 from streamval.structured.opening import Opening, unfenced
@@ -107,8 +107,7 @@ class JSONReader:
         self._parsed: Any = None
         self._string: OpenString | None = None
         self._tail: list[str] = []  # the text in which nothing has completed so far
-        # Whether an open string ends in a backslash, which escapes the next character.
-        self._escaping = False
+        self._escape = ""  # the unfinished one at the end of an open string
         # Pieces of an open string that were not sent to the parser, which would read them again each time.
         self._unsent: list[str] = []
         self._digits = 0  # at the end of the text so far
@@ -242,7 +241,7 @@ class JSONReader:
             text = self._place(events)
         elif self._string is not None:
             self._string = self._string.and_then(text)
-            self._escaping = ends_escaping(text[1:] if self._escaping else text)
+            self._escape = unfinished_escape(self._escape + text)
         elif '"' in text:
             self._open_string()
         if self.ended_at is not None:
@@ -329,14 +328,14 @@ class JSONReader:
         if quote := OPEN_STRING.match(text):
             start, begun = self._at - len(text) + quote.end() - 1, text[quote.end() :]
             self._string = OpenString(start, "", 0, escaped=False).and_then(begun)
-            self._escaping = ends_escaping(begun)
+            self._escape = unfinished_escape(begun)
 
     def _string_goes_on(self, text: str) -> bool:
-        """Return whether the open string neither ends in this text nor breaks; note its last backslash."""
-        found = STRING_GOES_ON.match("\\" + text if self._escaping else text)
+        """Return whether the open string neither ends in this text nor breaks; note an unfinished escape."""
+        found = STRING_GOES_ON.match(self._escape + text)
         if found is None:
             return False
-        self._escaping = bool(found[1])
+        self._escape = found[1]
         return True
 
     def _is_key(self) -> bool:

@@ -14,6 +14,14 @@ _VISIBLE: dict[int, int | str] = {
 }
 
 
+UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+"""Ranges of scripts that are written without spaces, for a pattern's set: Thai, Lao, Burmese, Khmer, Japanese,
+Chinese. Korean is among them, as its particles follow a word without a space."""
+
+LETTER = rf"[^\W_{UNSPACED}]"
+"""A pattern of a letter or digit that is part of a word, so that a word does not begin or end beside it."""
+
+
 def mended(text: str) -> str:
     """Return the text with surrogate pairs joined, and lone surrogates replaced.
 
@@ -59,6 +67,8 @@ class Mender:
         """Take the next piece of text; return the part that is certain."""
         if self._half:
             text, self._half = self._half + text, ""
+        elif text.isascii():  # most text
+            return text
         if text and "\ud800" <= text[-1] <= "\udbff":
             text, self._half = text[:-1], text[-1]
         return mended(text)

@@ -1,10 +1,10 @@
 """How servers report errors, read and written.
 
 status     error                       what it means
-401, 403   AuthenticationError         the key was refused
+401        AuthenticationError         the key was refused
 404        UnknownModelError           no such model
 429        RateLimitError              too many requests; has `retry_after`
-400 …      RefusedRequestError         the request is wrong (also 413, 422)
+400 …      RefusedRequestError         the request is wrong (also 403, 413, 422), or its content is not allowed
 other      BackendError                the server failed
 """
 
@@ -30,10 +30,9 @@ A_DAY = 86_400.0
 
 _BY_STATUS: dict[int, type[BackendError]] = {
     401: AuthenticationError,
-    403: AuthenticationError,
     404: UnknownModelError,
     429: RateLimitError,
-    **dict.fromkeys((400, 413, 422), RefusedRequestError),
+    **dict.fromkeys((400, 403, 413, 422), RefusedRequestError),
 }
 
 

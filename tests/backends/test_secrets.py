@@ -101,6 +101,11 @@ def test_no_key_is_left_in_any_text(before, key, after):
     assert key not in without_secrets(before + key + after, {"api_key": key}).replace("***", "\0")
 
 
+@pytest.mark.parametrize("unit", ["a-", "sk-", "api", "key=", "bearer ", "token"])
+def test_a_long_message_is_searched_in_linear_time(unit):
+    without_secrets(unit * (500_000 // len(unit)))  # quadratic, it would time out
+
+
 def test_the_longer_of_two_keys_goes_first():
     assert without_secrets("ab12cd and ab12", {"key": "ab12", "token": "ab12cd"}) == "*** and ***"
     assert secrets_in({"x": None, "key": None}) == []

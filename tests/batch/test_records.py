@@ -50,6 +50,12 @@ def test_what_a_row_raised_is_its_error():
     assert json.loads(refused({"id": "a", "n": 1}, ValueError("no row")))["n"] == 1
 
 
+def test_no_key_in_an_exception_is_kept():
+    said = "GET https://u:pw123456@h/?api_key=sk-live-abcdef1234567890XYZ: Bearer abcdefgh12345"
+    made = kept(ROW, ValueError(said)).record.decode()
+    assert not any(key in made for key in ("sk-live", "pw123456", "abcdefgh"))
+
+
 def test_an_exception_that_cannot_be_shown_is_an_error_all_the_same():
     class Silent(Exception):
         def __str__(self):

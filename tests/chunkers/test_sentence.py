@@ -151,3 +151,13 @@ def test_a_million_line_ends_cost_linear_time(size):
 def test_a_text_in_one_piece_costs_what_it_costs_in_many():
     text = "It rains. " * 100_000  # each cut copied all text after it
     assert len(SentenceChunker().feed(text)) == 99_999
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000", "\u0085", "\u2003"])
+def test_white_space_of_several_bytes_before_a_full_stop(space):
+    """The engine panics there, with an exception that nothing catches."""
+    chunker = SentenceChunker()
+    chunks = chunker.feed(f"See A{space}. b c. Next one.") + chunker.flush()
+    assert (
+        "".join(chunk.separator + chunk.text for chunk in chunks) == f"See A{space}. b c. Next one."
+    )

@@ -16,6 +16,12 @@ def test_it_returns_text_and_keeps_what_the_backend_reports():
     assert reader.usage == usage
 
 
+def test_plain_text_behind_half_a_character_does_not_overtake_it():
+    reader = DeltaReader("m", str)
+    read = [reader.read(delta) for delta in ("x\ud83d", "a", "A")]
+    assert "".join(read) + reader.flush() == "x\ufffdaA"
+
+
 def test_half_a_character_waits_for_the_other_half():
     reader = DeltaReader("m", str)
     assert [reader.read(piece) for piece in ("a\ud83d", "\ude00", "\ud83d")] == [

@@ -93,6 +93,8 @@ READ_AS_ACME = [
     *("A\u200bcme", "Ac\u00adme", "A\u2060c\ufeffme", "A\ufe0fcme", "A\u034fcme", "A\x00cme"),
     *("Ａｃｍｅ", "𝐀𝐜𝐦𝐞", "ⓐⓒⓜⓔ", "&#65;cme", "&#x41;cme", "A&shy;cme", "<b>Ac</b>me"),
     *("Ac<!--so-->me", "[Ac](https://a.org)me", "![Acme](x.png)", '{"a": "\\u0041cme"}'),
+    *("A[cm][1]e", "[Ac](x(y)z)me", "A<!--c>b-->cme", 'A<b/title=">">cme</b>', "Ac~m~e", "A\u0336c\u0336me"),
+    *('<b class="x">A</b>cme', '<b title="a > b">Ac</b>me', "我们的Acme产品"),
     *(r'```json{"a": "\u0041cme"}```', r'{"in": "{\"a\": \"\\u0041cme\"}"}', r"\u0041\u0063me"),
 ]  # fmt: skip
 
@@ -104,6 +106,47 @@ async def test_a_word_is_found_as_its_reader_sees_it(written, chunking):
     delivered, _, _ = await failing(sv.forbidden_words(["acme"]), text, chunking=chunking, size=2)
     assert not {"A", "c", "m"} & set(delivered.removeprefix("Well, we like"))
     assert not await on_the_whole(sv.forbidden_words(["acme"]), text)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("acme\\\ncorp", "acme<br>corp", "acme <br /> corp", "acme</li><li>corp", "acme\n> corp"),
+        *('[acme](http://x "t") corp', "acme\u3164corp", "acme" + " " * 200 + "corp"),
+        '<b class="x">acme</b> <i class="y">corp</i>',
+    ],
+)
+@pytest.mark.parametrize("chunking", ["sentence", "word", None])
+async def test_a_phrase_is_found_as_its_reader_sees_it(written, chunking):
+    rule = sv.forbidden_words(["acme corp"])
+    delivered, _, _ = await failing(rule, f"Go {written} now. Bye.", chunking=chunking, size=3)
+    assert "corp" not in delivered
+    assert not await on_the_whole(rule, written)
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        *(("自杀", "他想自杀了。"), ("ฆ่าตัวตาย", "เขาฆ่าตัวตายแล้ว"), ("straße", "STRASSE 5")),
+        *(("strasse", "Straße 5"), ("자살", "그는 자살을 했다")),
+    ],
+)
+async def test_a_word_of_a_script_without_spaces_may_stand_between_any_letters(word, text):
+    await failing(sv.forbidden_words([word]), f"So: {text} it is. Bye.")
+
+
+@pytest.mark.parametrize("written", ["Ac\x85me", "Ac\x1fme"])
+@pytest.mark.parametrize("chunking", ["sentence", "word", None])
+async def test_a_word_is_not_cut_by_what_is_no_space_to_a_reader(written, chunking):
+    rule = sv.forbidden_words(["acme"])
+    delivered, _, _ = await failing(rule, f"Go {written} now. Bye.", chunking=chunking)
+    assert "me" not in delivered
+
+
+async def test_an_entity_of_ten_thousand_digits_is_judged():
+    text = "say &#" + "1" * 10_000 + "; now acme."
+    await failing(sv.forbidden_words(["acme"]), text)
+    await failing(sv.forbidden_words(["acme"]), text, chunking="word")
 
 
 async def test_letters_have_one_form_in_the_words_and_in_the_text():
@@ -124,7 +167,11 @@ async def test_a_pattern_is_searched_in_what_is_read_too():
 
 
 @pytest.mark.parametrize(
-    "unit", ["<a ", "](", "[x](", "<!--", "*", "a_", "\\", "&#", "\\u006", "as "]
+    "unit",
+    [
+        *("<a ", "](", "[x](", "<!--", "*", "a_", "\\", "&#", "\\u006", "as ", '<a "', "](("),
+        *("[a][", "> \n", "a", " ", "](" + "a" * 299_998),
+    ],
 )
 async def test_text_of_any_shape_is_searched_in_linear_time(unit):
     text = unit * (300_000 // len(unit))  # quadratic, it would time out

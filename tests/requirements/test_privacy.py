@@ -130,7 +130,33 @@ NUMBERS = [
     ),
     *("3782, 822463, 10005", "&#52;111 1111 1111 1111", "4111<b>1111</b>1111<i>1111</i>"),
     *("de89 3704 0044 0532 0130 00", "De89-3704-0044-0532-0130-00", "gb82west12345698765432"),
+    "D-E-8-9-" + "-".join("370400440532013000"),
+    *("[35,4111111111111111]", "1,35,4111111111111111,12/27", "<b>4111</b> <b>1111</b> 1111 1111"),
+    *(
+        '<b class="x">4111</b> <b class="x">1111</b> <i>1111</i> 1111',
+        "(00) 49 30 901820",
+        "00-49-30-901820",
+    ),
 ]
+BEHIND_OTHERS = [
+    *("In 2024 4111 1111 1111 1111 was used", "12/2025 4111 1111 1111 1111", "| 2024 | 4111 1111 1111 1111 |"),
+    *("Order 1234 - 5500-0000-0000-0004", "5 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "账号DE89370400440532013000谢谢"),
+    "DE 89 3704 0044 0532 0130 00",
+    *("Write to bob@example.com—she will answer", "bob@example.com-or call", "bob@example.com" + "好" * 30),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BEHIND_OTHERS)
+async def test_what_stands_beside_it_does_not_hide_it(text):
+    await failing(sv.no_personal_data(), f"Yes: {text}. Bye.", chunking="word")
+    assert not await on_the_whole(sv.no_personal_data(), text)
+
+
+@pytest.mark.parametrize(
+    "text", ["It is 0.4111111111111111 or 3,4111111111111111.", "x = 1.4111111111111111"]
+)
+async def test_a_decimal_number_is_no_card(text):
+    await passing(sv.no_personal_data(), text)
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
@@ -248,6 +274,11 @@ LEAD_ELSEWHERE = [
     *(r"[x](\/\/evil.com)", "![a][b]\n\n[b]: ///evil.com/x", r'{"a": "https:\/\/evil.com"}'),
     *(r'{"a": "\u0068ttps://evil.com"}', '<img alt="' + "so " * 200 + '" src=//evil.com>', "https://evil%2ecom"),
     *("<img src=//evil.com alt='" + "so " * 200 + "'>", "[ftp](ftp:\\\\evil.com)", "https://ｅｖｉｌ.com"),
+    *("https://example.org／@evil.com/x", "https://example.org＃@evil.com", "![a](https://example.org？q@evil.com/x)"),
+    *(r"[a](https://example.org\)@evil.com/x)", "https://example.org'@evil.com/x", "https://example.org)@evil.com/x"),
+    *('<https://example.org"@evil.com/x>', "https://example.org”@evil.com"),
+    *("<img alt=x src=//evil%2ecom>", "<img alt=x src=//evil。com>", '<img srcset="/a.png 1x, //evil%2ecom 2x">'),
+    *('<img title="' + "so " * 80 + '" src="/\n/evil.com/x">', '<a title="x" style="background:url(//evil.com/x)">'),
 ]  # fmt: skip
 
 
@@ -262,7 +293,7 @@ async def test_a_link_leads_where_it_is_followed_to(written, chunking):
 
 
 @pytest.mark.parametrize(
-    "unit", ["<a ", "](", "]:", '="', "='", "//a.b ", "&", "\\", "<a=", "http:"]
+    "unit", ["<a ", "](", "]:", '="', "='", "//a.b ", "&", "\\", "<a=", "http:", "<a '", "<a //b "]
 )
 async def test_links_are_looked_for_in_linear_time(unit):
     rule = sv.allowed_hosts(["a.b"])
@@ -274,6 +305,21 @@ async def test_links_are_looked_for_in_linear_time(unit):
 async def test_allowed_links_pass():
     text = "See https://example.org/a, https://docs.example.org:8080/x?y and a/b. // done"
     await passing(sv.allowed_hosts(["example.org", "done"]), text.replace("//  done", ""))
+    text = 'If a <b and c> d = "//x", see ["https://example.org","https://example.org/b"] there.'
+    await passing(sv.allowed_hosts(["example.org"]), text)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "请访问https://evil.com吧",
+        "<img alt=x src=//1.2.3.4/a>",
+        "<img alt=x src=//localhost>",
+        "@import '//1.2.3.4/a'",
+    ],
+)
+async def test_a_host_without_a_name_is_another_host(written):
+    await failing(sv.allowed_hosts(["example.org"]), f"Look: {written} it is.", chunking="word")
 
 
 def test_a_host_is_a_host():

@@ -58,6 +58,29 @@ def test_judging_by_a_clients_schema_has_a_budget(schema, arguments):
     assert seconds < 30
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "type": "object",
+            "$defs": {"B": {"examples": [1] * 12_000}},
+            "properties": {"a": {"anyOf": [{"$ref": f"#{n:x}/$defs/B"} for n in range(1000)]}},
+        },
+        {
+            "type": "object",
+            "properties": {
+                f"p{n}": {"pattern": f"(?:[a-z]{{1,50}}){{1,50}}{n}"} for n in range(850)
+            },
+        },
+    ],
+)
+def test_a_schema_is_refused_before_it_costs_much(schema):
+    before = time.process_time()
+    with pytest.raises(ValueError, match=r"too large|more than 64 patterns"):
+        budget.check_schema(schema)
+    assert time.process_time() - before < budget.MAX_SECONDS
+
+
 def test_different_items_are_told_apart_in_linear_time():
     items = [[n] for n in range(13_000)]
     assert judged_call({"uniqueItems": True}, items)[0] is None

@@ -9,8 +9,8 @@ from streamval.structured.lexemes import (
     LEXEME,
     OPENERS,
     STRING_GOES_ON,
-    ends_escaping,
     parser_message,
+    unfinished_escape,
     with_small_exponents,
 )
 
@@ -38,22 +38,25 @@ def test_an_index_or_a_body_begins_no_json(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "goes_on", "escaping"),
+    ("text", "goes_on", "escape"),
     [
-        ("plain", True, False),
-        ('a \\" b', True, False),
-        ("ends in \\", True, True),
-        ("ends in \\\\", True, False),
-        ('over"', False, False),
-        ("a\nline", False, False),
-        ("\\x", False, False),
+        ("plain", True, ""),
+        ('a \\" b', True, ""),
+        ("ends in \\", True, "\\"),
+        ("ends in \\\\", True, ""),
+        ("ends in \\u00e", True, "\\u00e"),
+        ("\\u00e9 and \\u00", True, "\\u00"),
+        ('over"', False, ""),
+        ("a\nline", False, ""),
+        ("\\x", False, ""),
+        ("\\u00g", False, ""),
     ],
 )
-def test_a_string_goes_on_up_to_its_end_or_a_fault(text, goes_on, escaping):
+def test_a_string_goes_on_up_to_its_end_or_a_fault(text, goes_on, escape):
     found = STRING_GOES_ON.match(text)
     assert (found is not None) == goes_on
     if found is not None:
-        assert bool(found[1]) == escaping == ends_escaping(text)
+        assert found[1] == escape == unfinished_escape(text)
 
 
 def test_smaller_exponents_mean_the_same_float():

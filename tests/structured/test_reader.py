@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -66,6 +66,7 @@ def read(text, cuts=()):
 
 
 @given(AROUND, JSON, st.booleans(), AROUND, st.sets(st.integers(0, 200)), st.integers(0, 99))
+@example("", {"": "\x1f"}, False, "Sure: ", {7}, 4)
 def test_no_slicing_shows_whether_the_json_is_whole_or_broken(
     before, value, plain, behind, cuts, missing
 ):
