@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-batch bench-local notebooks docs package audit clean
+.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-batch bench-local notebooks docs package audit lock clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -22,11 +22,18 @@ test-fast: $(VENV)/.dev ## The same without the embedded model, the notebooks an
 	$(BIN)/python -X dev -m pytest -n auto -m "not local_model and not slow"
 
 # The tools are installed beside the package, so that they list what it brings. Known vulnerabilities come from
-# the network: where there is none, the versions and licences are listed all the same.
+# the network: where there is none, the versions and licences are listed all the same. `--strict`, as a
+# package that could not be asked about would count as one without vulnerabilities.
 audit: $(VENV)/.dev ## List versions, licences and known vulnerabilities of what is installed
 	$(BIN)/python -m pip install --quiet pip-licenses pip-audit
 	$(BIN)/pip-licenses --order license
-	$(BIN)/pip-audit --skip-editable || echo "pip-audit found something, or could not ask: see above"
+	$(BIN)/pip-audit --skip-editable --strict || echo "pip-audit found something, or could not ask: see above"
+
+# Of what `.ci/run` installs, for every Python. Users get the newest that the bounds in pyproject.toml admit.
+lock: $(VENV)/.dev ## Renew .ci/lock.txt, the versions that are tested
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev --extra ray \
+		--no-annotate --no-header pyproject.toml -o .ci/lock.txt
 
 # Ray takes 600 MB, so it has an environment of its own, which the other tests do not need.
 test-ray: $(VENV)-ray/.installed ## Test the batch on a real Ray cluster on this machine

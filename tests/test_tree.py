@@ -10,6 +10,7 @@ ACROSS = {  # what is about no single module
     "test_garbage",
     "test_notebooks",
     "test_public_names",
+    "test_promises",
     "test_readme",
     "test_rules",
     "test_tree",

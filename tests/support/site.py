@@ -84,9 +84,11 @@ def prose(pages: Path) -> None:
     ):
         text = (ROOT / f"{name}.md").read_text()
         text = re.sub(r"\((notebooks/\w+)\.ipynb\)", r"(\1.md)", text)
-        text = text.replace("(CONTRIBUTING.md)", "(contributing.md)")
+        text = text.replace("(CONTRIBUTING.md)", "(contributing.md)").replace("(docs/", "(")
         text = text.replace("(CHANGELOG.md)", "(changelog.md)").replace("(README.md", "(index.md")
         (pages / f"{page}.md").write_text(text)
+    for path in (ROOT / "docs").glob("*.md"):
+        shutil.copy(path, pages)
     for folder in ("pictures", "web"):
         shutil.copytree(
             ROOT / "notebooks" / folder,
@@ -139,6 +141,7 @@ def main(folder: Path) -> None:
         ],
         "nav": [
             {"streamval": "index.md"},
+            {"Promises": "promises.md"},
             {"Notebooks": notebooks(pages)},
             {"Reference": reference(pages)},
             {"Contributing": "contributing.md"},
