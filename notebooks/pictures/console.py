@@ -18,7 +18,7 @@ async def main() -> None:
     """Run the demo, and save what the console shows."""
     out = RichConsole(record=True, width=88, file=io.StringIO())
     run = demo_pipeline(sv.LocalBackend(max_tokens=DEMO_TOKENS, stop=["\n"])).start(DEMO_PROMPT)
-    run.subscribe(sv.sinks.Console(out, prompt=DEMO_PROMPT))
+    run.subscribe(sv.sinks.Console(out, prompt=f"{DEMO_PROMPT}\n\n"))
     await run
     drawn = out.export_svg(title="streamval demo")
     # Its fonts would be fetched from elsewhere: any monospaced one does.

@@ -16,7 +16,7 @@ from streamval.pipeline.repair import Repair
 from streamval.requirements import NoRepetition, finished, forbidden_words, sentence_limit
 from streamval.types.results import StreamResult
 
-DEMO_PROMPT = "Facts about water:\n\nWater is"
+DEMO_PROMPT = "Write a long paragraph about wolves. Say many different things."
 DEMO_TOKENS = 120
 
 
@@ -26,17 +26,15 @@ def demo() -> None:
     Takes no key and no network: a real model of 270 million parameters runs on this machine. The
     failure is its own, as small models repeat themselves.
     """
-    from streamval.backends import LocalBackend  # an optional extra
-
     with one_line_errors():
         pipeline = demo_pipeline(LocalBackend(max_tokens=DEMO_TOKENS, stop=["\n"]))
-        result = asyncio.run(shown(pipeline, DEMO_PROMPT, None, DEMO_PROMPT))
+        result = asyncio.run(shown(pipeline, DEMO_PROMPT, None, f"{DEMO_PROMPT}\n\n"))
     _print_savings(result)
     raise typer.Exit(VALID if result.success else INVALID)
 
 
 def demo_pipeline(backend: LocalBackend) -> Pipeline:
-    """Return the pipeline of ``streamval demo``. The text ends with the model's paragraph."""
+    """Return the pipeline of ``streamval demo``. The text is one paragraph."""
     return Pipeline(
         backend,
         requirements=[

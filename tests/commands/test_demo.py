@@ -12,4 +12,6 @@ def test_the_demo_shows_a_failure_a_repair_and_a_valid_end():
     assert "cancelled" in done.stderr
     assert "went on from there" in done.stderr
     assert "saved from rejected attempts" in done.stderr
+    sentences = done.stdout.strip().split(". ")
+    assert len(set(sentences)) == len(sentences) > 2  # it went on, and repeats nothing
     assert done.stdout == streamval("demo").stdout  # seeded
