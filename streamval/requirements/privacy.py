@@ -62,7 +62,7 @@ class NoLeak(ChunkRule):
         # The last words in each of their forms, as `forms_of` returns them; one, while all are the same.
         self._windows: tuple[tuple[str, ...], ...] = ((),)
         self._begun = ""  # the words of a tag that has not ended, and the windows before it
-        self._before = self._windows
+        self._before: tuple[tuple[str, ...], ...] = self._windows
 
     def check(self, chunk: str) -> PartialValidationResult:
         """Judge the last words, and together those of a tag, when it has ended."""
