@@ -18,6 +18,9 @@ EAGER_CHARS = 1024
 """A longer pending block is parsed again only after it has grown by an eighth, so
 that even a list or a fence without end costs linear time."""
 
+EAGER_LINES = 128
+"""The same in the middle of a block: up to so many characters it is parsed at each line, then at blank lines."""
+
 
 class MarkdownChunker(PendingChunker):
     """Cuts between the blocks of CommonMark with tables; a code fence is one chunk.
@@ -42,17 +45,20 @@ class MarkdownChunker(PendingChunker):
     def __init__(self, *, max_chars: int | None = None) -> None:
         super().__init__(max_chars=max_chars)
         self._ask_at = 0
+        self._is_blank = True  # the line so far
 
     def advance(self, delta: str) -> list[Chunk]:
-        """Look for complete blocks at each line end."""
+        """Look for complete blocks at line ends."""
         chunks: list[Chunk] = []
-        done = 0
-        while (newline := delta.find("\n", done)) >= 0:
-            self.keep(delta[done : newline + 1])
-            done = newline + 1
-            if self._length >= self._ask_at:
+        *lines, rest = delta.split("\n")
+        for line in lines:
+            self.keep(line + "\n")
+            is_blank = self._is_blank and not line.strip()
+            self._is_blank = True
+            if self._length >= self._ask_at or (is_blank and self._length <= EAGER_CHARS):
                 chunks += self._complete_blocks()
-        self.keep(delta[done:])
+        self.keep(rest)
+        self._is_blank = self._is_blank and not rest.strip()
         return chunks
 
     def flush(self) -> list[Chunk]:
@@ -70,7 +76,7 @@ class MarkdownChunker(PendingChunker):
         chunks: list[Chunk] = []
         if blocks:
             chunks = self._cut(blocks if _is_over(blocks[-1], pending) else blocks[:-1])
-        self._ask_at = self._length + self._length // 8 if self._length > EAGER_CHARS else 0
+        self._ask_at = self._length + self._length // 8 if self._length > EAGER_LINES else 0
         return chunks
 
     def _cut(self, blocks: list[Token]) -> list[Chunk]:
