@@ -24,7 +24,7 @@ import httpx
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.options import check_names
 from streamval.errors import BackendError, StreamBrokenError, UsageError
-from streamval.structured.schema import Schema
+from streamval.structured.json_schema import schema_of
 from streamval.types.context import Message
 from streamval.types.deltas import Delta
 from streamval.types.results import Usage
@@ -130,7 +130,7 @@ class LocalBackend(Backend):
             "logit_bias": [*_pairs(options.get("logit_bias", ())), *_BANNED],
         }
         if request.format is not None:
-            body["json_schema"] = Schema(request.format).json_schema
+            body["json_schema"] = schema_of(request.format).json_schema
         timeout = httpx.Timeout(None, connect=10.0)
         headers = {"Authorization": f"Bearer {self.key}"}
         async with httpx.AsyncClient(

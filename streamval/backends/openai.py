@@ -15,7 +15,7 @@ from streamval.backends.continuing import Continues, continued
 from streamval.backends.options import SAMPLING, check_options
 from streamval.backends.provider import broken_off, close, no_key, provider_error
 from streamval.errors import AuthenticationError, BackendError, UsageError
-from streamval.structured.schema import Schema
+from streamval.structured.json_schema import schema_of
 from streamval.types.deltas import Delta
 from streamval.wire.completions import Completion, read_delta
 from streamval.wire.errors import message_in
@@ -204,7 +204,7 @@ def as_chat(
 
 def response_format(format: type[Any]) -> dict[str, Any]:
     """Return the option that asks for JSON of a type."""
-    schema = Schema(format)
+    schema = schema_of(format)
     # Only characters that providers accept in a schema's name.
     name = re.sub(r"\W+", "_", schema.name).strip("_")[:64] or "output"
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema.json_schema}}

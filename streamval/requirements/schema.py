@@ -9,6 +9,7 @@ from streamval.backends.base import Backend
 from streamval.chunkers.json import JSONDelta
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed
+from streamval.structured.json_schema import schema_of
 from streamval.structured.schema import Schema, SchemaWatch
 from streamval.types.context import Context
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult, ValidationResult
@@ -51,7 +52,7 @@ class MatchesSchema(ChunkRule):
     def check(self, chunk: str | JSONDelta) -> PartialValidationResult:
         """Read the next chunk. A `JSONDelta` has been parsed already."""
         if self._watch is None:
-            self._watch = SchemaWatch(self.schema)
+            self._watch = self.schema.watch()
         text = chunk if isinstance(chunk, str) else chunk.separator + chunk.text
         reading = None if isinstance(chunk, str) else chunk.reading
         if reading is None or reading.root != self.schema.root:
@@ -90,21 +91,31 @@ class MatchesSchema(ChunkRule):
         return watch is not None and watch.complete and text.startswith(watch.text)
 
 
-def matches(wanted: Any, description: str | None = None, **options: Any) -> MatchesSchema:
-    """Require JSON for a pydantic model, or any type that pydantic knows.
+def matches(
+    wanted: Any,
+    description: str | None = None,
+    *,
+    assert_formats: bool = False,
+    text_around: bool | None = None,
+    **options: Any,
+) -> MatchesSchema:
+    """Require JSON for a pydantic model, any type that pydantic knows, or a JSON Schema.
 
     Args:
-        wanted: The type.
+        wanted: The type, or a JSON Schema as a mapping or a boolean.
         description: What is required, in words; by default made of the type's name.
+        assert_formats: Whether a JSON Schema's `format` is an assertion.
+        text_around: Whether text before and behind the JSON is skipped. By default it is skipped for a
+            type, and a failure for a JSON Schema.
 
     Raises:
-        UsageError: If pydantic does not know the type.
+        UsageError: If pydantic does not know the type, or the JSON Schema cannot be used.
 
     Example:
         >>> matches(list[int]).description
         'the output is JSON for list[int]'
     """
-    schema: Schema[Any] = Schema(wanted)
+    schema = schema_of(wanted, assert_formats=assert_formats, text_around=bool(text_around))
     return MatchesSchema(schema, description or f"the output is JSON for {schema.name}", **options)
 
 

@@ -95,6 +95,11 @@ class Schema(Generic[T]):
         return None
 
 
+    def watch(self) -> SchemaWatch:
+        """Return a watch over JSON that is being written."""
+        return SchemaWatch(self)
+
+
 class _Open(NamedTuple):
     """An object or array that is being written.
 

@@ -1,0 +1,264 @@
+"""A JSON Schema as a schema for a stream: judged by its specification, and early where that is certain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import jsonschema_rs
+from referencing.exceptions import Unresolvable
+
+from streamval.errors import UsageError
+from streamval.structured.json_events import JSONEvent, OpenString, Reading, Root, path_of
+from streamval.structured.opening import unfenced
+from streamval.structured.reader import JSONReader, json_in
+from streamval.structured.schema import Schema, SchemaWatch
+from streamval.structured.schema_judge import SchemaJudge
+from streamval.structured.schema_nodes import Compiler, Node
+
+MAX_SCHEMA = 4 * 2**20
+"""Characters of the largest schema."""
+
+MAX_REPEATS = 10_000
+"""How often the parts of a schema may be evaluated for one value: each `unevaluatedProperties` around a part
+evaluates it again, so a schema of a kilobyte could ask for millions of evaluations."""
+
+
+class JSONSchema(Schema[Any]):
+    """A JSON Schema that an output should meet: draft 4, 6, 7, 2019-09 or 2020-12, by its `$schema`.
+
+    The final verdict is that of jsonschema-rs, which passes the JSON Schema Test Suite. No remote reference is
+    fetched. Before the end, only that fails which no continuation could make valid.
+
+    Args:
+        wanted: The schema: a mapping or a boolean.
+        assert_formats: Whether `format` is an assertion; by default it is an annotation, as the drafts say.
+        text_around: Whether text before and behind the JSON, such as a code fence, is skipped.
+
+    Raises:
+        UsageError: If it is no JSON Schema, refers to another document, or is too large to be judged.
+
+    Example:
+        >>> people = JSONSchema({"type": "array", "items": {"type": "string", "maxLength": 5}})
+        >>> people.complaint('["Ann", "Bernadette"]')
+        '$[1]: "Bernadette" has more than 5 characters'
+    """
+
+    def __init__(
+        self,
+        wanted: Mapping[str, Any] | bool,
+        *,
+        assert_formats: bool = False,
+        text_around: bool = False,
+    ) -> None:
+        self.type: Any = wanted
+        self.text_around = text_around
+        self._formats = assert_formats
+        try:
+            written = json.dumps(wanted)
+            if len(written) > MAX_SCHEMA:
+                raise UsageError(f"the JSON Schema is longer than {MAX_SCHEMA:,} characters")
+            read = json.loads(written)  # a copy that nobody changes
+            jsonschema_rs.meta.validate(read)
+            self.node: Node = Compiler(read, formats=assert_formats).root
+            if _repeats(read) > MAX_REPEATS:
+                raise UsageError("the JSON Schema nests unevaluatedProperties too often to be judged")
+            self._validator = jsonschema_rs.validator_for(
+                read,
+                validate_formats=assert_formats,
+                offline=True,
+                pattern_options=jsonschema_rs.FancyRegexOptions(
+                    backtrack_limit=100_000, size_limit=2**22
+                ),
+            )
+        except Unresolvable as error:
+            raise UsageError(
+                f"the JSON Schema refers to {error.ref!r}, which is not in it; other documents are not fetched"
+            ) from None
+        except RecursionError:
+            raise UsageError("the JSON Schema is nested too deeply") from None
+        except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UsageError(f"this is no JSON Schema: {said[:300]}") from None
+
+    @cached_property
+    def is_scalar(self) -> bool:
+        """Whether it is neither an object nor an array: then all of the text is its JSON."""
+        return not ({"object", "array"} & self._kinds)
+
+    @property
+    def name(self) -> str:
+        """Its title, or what it is."""
+        title = self.type.get("title") if isinstance(self.type, Mapping) else None
+        return str(title)[:100] if title else "a JSON Schema"
+
+    @cached_property
+    def root(self) -> Root | None:
+        """Whether it is an object or an array; `None` where it may be either, or a scalar."""
+        kinds = self._kinds & {"object", "array"}
+        if len(kinds) != 1:
+            return None
+        return "object" if "object" in kinds else "array"
+
+    @cached_property
+    def _kinds(self) -> set[str]:
+        kinds = {"object", "array", "string", "number", "integer", "boolean", "null"}
+        waiting, known = [self.node], set()
+        while waiting:
+            node = waiting.pop()
+            if id(node) not in known:
+                known.add(id(node))
+                kinds = {kind for kind in kinds if node.takes(kind)}
+                waiting += node.same
+        return kinds
+
+    def parse(self, text: str) -> Any:
+        """Return the value in a text.
+
+        Raises:
+            ValueError: If there is none that meets the schema.
+        """
+        if self.text_around:
+            text = unfenced(text) if self.is_scalar else json_in(text, self.root)
+        value = json.loads(text, parse_constant=_no_number)
+        if (error := next(self._validator.iter_errors(value), None)) is not None:
+            raise ValueError(_said(error))
+        return value
+
+    def parse_or_none(self, text: str) -> Any:
+        """Return the value in a text, or `None`."""
+        try:
+            return self.parse(text)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def json_schema(self) -> Any:
+        """The JSON schema to ask a backend for."""
+        return self.type
+
+    def complaint(self, text: str) -> str | None:
+        """Return why a text does not meet the schema, or `None`."""
+        watch = JSONSchemaWatch(self)
+        if (why := watch.feed(text)) is not None:
+            return why
+        try:
+            self.parse(text)
+        except json.JSONDecodeError as error:
+            return f"no valid JSON: {error.msg} at {error.pos}"
+        except RecursionError:
+            return "the JSON is nested too deeply"
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def watch(self) -> SchemaWatch:
+        """Return a watch over JSON that is being written."""
+        return JSONSchemaWatch(self)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _said(error: Any) -> str:
+    path = "$"
+    for step in error.instance_path:
+        path = path_of(path, step)
+    return f"{path}: {str(error.message)[:300]}"
+
+
+def _repeats(schema: Any) -> int:
+    """Return how often the parts of a schema are evaluated, because of `unevaluated…` around them, at most."""
+    most = 0
+    waiting = [(schema, 1)]
+    while waiting:
+        part, times = waiting.pop()
+        most = max(most, times)
+        if most > MAX_REPEATS:
+            break
+        if isinstance(part, list):
+            waiting += [(one, times) for one in part]
+        elif isinstance(part, dict):
+            again = "unevaluatedProperties" in part or "unevaluatedItems" in part
+            for keyword, one in part.items():
+                in_place = keyword in _IN_PLACE
+                waiting.append((one, times * 2 if again and in_place else times if in_place else 1))
+    return most
+
+
+_IN_PLACE = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref"}
+)
+
+
+class JSONSchemaWatch(SchemaWatch):
+    """Watches JSON as it is written, by a JSON Schema; as `SchemaWatch` does by a type."""
+
+    _schema: Any
+
+    def __init__(self, schema: JSONSchema) -> None:
+        super().__init__(schema)
+        self._judged = SchemaJudge(schema.node)
+
+    def _part_from_original(self) -> None:
+        super()._part_from_original()
+        self._judged = SchemaJudge(self._schema.node)
+        for event in JSONReader(root=self._schema.root).feed(self.text):
+            self._judged.take(event)
+
+    def _catch_up(self) -> None:
+        self._judged = SchemaJudge(self._schema.node)
+        super()._catch_up()
+
+    def _judge_all(self, text: str, reading: Reading) -> str | None:
+        was_complete = self.complete
+        why = super()._judge_all(text, reading)
+        if why is not None or self._schema.text_around:
+            return why
+        if self.complete and (was_complete or reading.events) and self._behind():
+            self.begun_before = False
+            return "$: text stands behind the JSON"
+        return None
+
+    def _behind(self) -> bool:
+        return bool(self.text[self._ended :].strip())
+
+    def _judge(self, event: JSONEvent) -> str | None:
+        if (
+            event.path == "$"
+            and event.kind.startswith("start")
+            and not self._schema.text_around
+            and self.text[: event.start].strip()
+        ):
+            return "$: text stands before the JSON"
+        if (why := self._judged.take(event)) is not None:
+            return why
+        if event.kind != "end" or self._judged.is_open:
+            return None
+        self._ended = event.end
+        try:
+            json_text = self.text[event.start : event.end]
+            self.instance = self._schema.parse(json_text)
+        except (ValueError, RecursionError) as error:
+            return str(error)
+        self.complete = True
+        return None
+
+    def _string_complaint(self, begun: OpenString) -> str | None:
+        return self._judged.begun(begun)
+
+
+def schema_of(wanted: Any, **options: Any) -> Schema[Any]:
+    """Return the schema of a type that pydantic knows, or of a JSON Schema (a mapping or a boolean).
+
+    Raises:
+        UsageError: If it is neither.
+    """
+    if isinstance(wanted, Schema):
+        return wanted
+    if isinstance(wanted, (Mapping, bool)):
+        return JSONSchema(wanted, **options)
+    return Schema(wanted)
