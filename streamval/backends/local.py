@@ -221,14 +221,8 @@ def as_chat(messages: Sequence[Message]) -> str:
     """Return a conversation as questions and answers, of which the last answer is to be written.
 
     Example:
-        >>> print(as_chat([Message("system", "Be brief."), Message("user", "Who?")])[-48:])
-        apples, bananas and oranges.
-        <BLANKLINE>
-        Question:
-        Who?
-        <BLANKLINE>
-        Answer:
-        <BLANKLINE>
+        >>> as_chat([Message("system", "Be brief."), Message("user", "Who?")])[-24:]
+        'Question:\\nWho?\\n\\nAnswer:\\n'
     """
     systems = [message for message in messages if message.role not in _HEADINGS]
     turns = [message for message in messages if message.role in _HEADINGS]

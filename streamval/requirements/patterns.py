@@ -279,7 +279,7 @@ def _whole_words(phrases: list[list[str]], *, at_the_end: bool = False) -> Patte
     # `re` does not know that "STRASSE" is "straße".
     if re.search(r"ss|[^\x00-\x7f]", pattern.replace(LETTER, ""), re.IGNORECASE):
         return regex.compile(pattern, regex.IGNORECASE | regex.FULLCASE)
-    first = re.escape("".join({words[0][0] for words in phrases}))
+    first = re.escape("".join(sorted({words[0][0] for words in phrases})))
     return re.compile(rf"(?=[{first}])(?:{pattern})", re.IGNORECASE)  # most letters begin none
 
 
