@@ -19,7 +19,7 @@ errors = Console(stderr=True)
 
 _OF_SERVE = frozenset(
     {
-        *("aiohttp", "jsonschema", "jsonschema_rs", "json_schema_to_pydantic", "prometheus_client"),
+        *("aiohttp", "prometheus_client"),
         *("referencing", "starlette", "uvicorn", "yaml"),
     }
 )

@@ -17,8 +17,8 @@ from streamval.serve.endpoints import Endpoint, endpoint_of, known_options
 from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
-from streamval.serve.schemas import format_of, nesting_limit
-from streamval.serve.tools import meant, valid_tool_calls, validators_of
+from streamval.serve.schemas import format_of
+from streamval.serve.tools import meant, valid_tool_calls, schemas_of
 from streamval.serve.upstream import Relay
 from streamval.wire.completions import CompletionRequest
 
@@ -131,12 +131,10 @@ class Service:
         more = []
         if relay is not None:  # without tools, no call is valid
             tools = options.get("tools", upstream.defaults.get("tools", []))
-            offered = validators_of(tools if request.kind == "chat" else [])
+            offered = schemas_of(tools if request.kind == "chat" else [])
             more.append(valid_tool_calls(relay, offered, rules, judge))
         if wanted is not None:
             more.append(meant(rules, judge))
-            if (limit := nesting_limit(options["response_format"])) is not None:
-                more.append(limit)
         try:
             pipeline: Pipeline[Any] = Pipeline(
                 backend,

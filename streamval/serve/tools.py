@@ -8,16 +8,15 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from jsonschema.protocols import Validator
-
 from streamval.aio.tasks import in_thread
 from streamval.backends.base import Backend
-from streamval.errors import RequestError
+from streamval.errors import RequestError, UsageError
 from streamval.requirements.base import Requirement
 from streamval.requirements.final import validate_output
-from streamval.serve.budget import MAX_SCHEMA, first_error, validator_of
+from streamval.serve.schemas import json_schema
 from streamval.serve.upstream import Relay
 from streamval.structured.as_read import unescaped
+from streamval.structured.json_schema import JSONSchema
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 from streamval.wire.completions import no_number
@@ -25,37 +24,36 @@ from streamval.wire.completions import no_number
 _CONTROLS = re.compile(r"[\x00-\x1f]")
 
 
-def validators_of(tools: object) -> dict[str, Validator]:
-    """Return the validator of each tool's arguments, by the tool's name.
+def schemas_of(tools: object) -> dict[str, JSONSchema | str]:
+    """Return the schema of each tool's arguments by the tool's name; why, where it cannot be used.
+
+    One schema that cannot be used refuses its own calls only.
 
     Raises:
-        RequestError: If the tools or their schemas are invalid.
+        RequestError: If the tools are no list of functions.
     """
-    if not isinstance(tools, list) or len(json.dumps(tools)) > MAX_SCHEMA:
-        raise RequestError(
-            f"tools must be a list of functions, in {MAX_SCHEMA:,} characters at most",
-            param="tools",
-        )
-    validators = {}
+    if not isinstance(tools, list):
+        raise RequestError("tools must be a list of functions", param="tools")
+    schemas: dict[str, JSONSchema | str] = {}
     for at, tool in enumerate(tools):
         try:
             function = tool["function"]
-            schema = json.dumps(function.get("parameters") or {})
-            validators[str(function["name"])] = validator_of(schema)
+            name, parameters = str(function["name"]), function.get("parameters")
         except (TypeError, KeyError, AttributeError):
             raise RequestError(
                 f"tool {at} is invalid: it needs type, and function with name and parameters",
                 param=f"tools[{at}]",
             ) from None
-        except (ValueError, RecursionError) as error:
-            why = str(getattr(error, "message", error))[:200]
-            raise RequestError(f"tool {at} is invalid: {why}", param=f"tools[{at}]") from None
-    return validators
+        try:
+            schemas[name] = json_schema(json.dumps({} if parameters is None else parameters))
+        except (UsageError, ValueError, RecursionError) as error:
+            schemas[name] = f"its schema cannot be used: {str(error)[:300]}"
+    return schemas
 
 
 def valid_tool_calls(
     relay: Relay,
-    validators: Mapping[str, Validator],
+    schemas: Mapping[str, JSONSchema | str],
     requirements: Sequence[Requirement],
     judge: Backend,
 ) -> Requirement:
@@ -65,7 +63,7 @@ def valid_tool_calls(
 
     Args:
         relay: Has the calls of the last attempt.
-        validators: What judges the arguments, by the tools' names.
+        schemas: As `schemas_of` returns them.
         requirements: The other requirements; each judges the arguments of each call as one text.
         judge: The backend of requirements that ask a model.
     """
@@ -74,8 +72,8 @@ def valid_tool_calls(
         for call in relay.tool_calls:
             function = call["function"]
             name, arguments = function["name"], function["arguments"]
-            # On a thread: it may take all of its budget, and other requests go on.
-            why = await in_thread(complaint, validators.get(name), arguments)
+            # On a thread: the arguments may be long, and other requests go on.
+            why = await in_thread(complaint, schemas.get(name), arguments)
             why = why or await _unmet(arguments, requirements, judge, ctx)
             if why is not None:
                 return ValidationResult(False, reason=f"a call of {name!r}: {why}")
@@ -84,29 +82,25 @@ def valid_tool_calls(
     return Requirement("tool calls are valid", judged)
 
 
-def complaint(validator: Validator | None, arguments: str) -> str | None:
+def complaint(schema: JSONSchema | str | None, arguments: str) -> str | None:
     """Return the complaint about the arguments of a tool call; `None` if they are valid.
 
     Args:
-        validator: The tool's validator; `None` where there is no such tool.
+        schema: The tool's, or why it cannot be used; `None` where there is no such tool.
         arguments: JSON, as the model wrote it.
     """
-    if validator is None:
+    if schema is None:
         return "there is no such tool"
+    if isinstance(schema, str):
+        return schema
     try:
-        value = json.loads(arguments, object_pairs_hook=_once, parse_constant=no_number)
+        json.loads(arguments, object_pairs_hook=_once, parse_constant=no_number)
     except _RepeatedError as repeated:
         return f"its arguments have the key {repeated} twice"
     except (ValueError, RecursionError):
         return "its arguments are no JSON"
-    try:
-        error = first_error(validator, value)
-    except Exception as unresolved:  # a reference that leads nowhere, or too many steps
-        return f"its schema cannot be used: {type(unresolved).__name__}"
-    if error is None:
-        return None
-    where = "".join(f"[{part!r}]" for part in error.absolute_path)
-    return f"its arguments{where}: {error.message[:300]}"
+    why = schema.complaint(arguments)
+    return None if why is None else f"its arguments: {why}"
 
 
 def meant(requirements: Sequence[Requirement], judge: Backend) -> Requirement:

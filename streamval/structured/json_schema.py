@@ -15,16 +15,12 @@ from streamval.structured.json_events import JSONEvent, OpenString, Reading, Roo
 from streamval.structured.opening import unfenced
 from streamval.structured.reader import JSONReader, json_in
 from streamval.structured.schema import Schema, SchemaWatch
+from streamval.structured.schema_cost import may_take_long
 from streamval.structured.schema_judge import SchemaJudge
 from streamval.structured.schema_nodes import Compiler, Node
 
 MAX_SCHEMA = 4 * 2**20
 """Characters of the largest schema."""
-
-MAX_REPEATS = 10_000
-"""How often the parts of a schema may be evaluated for one value: each `unevaluatedProperties` around a part
-evaluates it again, so a schema of a kilobyte could ask for millions of evaluations."""
-
 
 class JSONSchema(Schema[Any]):
     """A JSON Schema that an output should meet: draft 4, 6, 7, 2019-09 or 2020-12, by its `$schema`.
@@ -63,8 +59,7 @@ class JSONSchema(Schema[Any]):
             read = json.loads(written)  # a copy that nobody changes
             jsonschema_rs.meta.validate(read)
             self.node: Node = Compiler(read, formats=assert_formats).root
-            if _repeats(read) > MAX_REPEATS:
-                raise UsageError("the JSON Schema nests unevaluatedProperties too often to be judged")
+            self._is_costly = may_take_long(read)
             self._validator = jsonschema_rs.validator_for(
                 read,
                 validate_formats=assert_formats,
@@ -123,9 +118,37 @@ class JSONSchema(Schema[Any]):
         if self.text_around:
             text = unfenced(text) if self.is_scalar else json_in(text, self.root)
         value = json.loads(text, parse_constant=_no_number)
-        if (error := next(self._validator.iter_errors(value), None)) is not None:
+        if self._is_costly:
+            judged = SchemaJudge(self.node)
+            _judge_value(judged, text)
+            self.trust(judged)
+        elif (error := next(self._validator.iter_errors(value), None)) is not None:
             raise ValueError(_said(error))
         return value
+
+    def settled(self, judged: SchemaJudge, text: str) -> Any:
+        """Return the value of a JSON document that has come to its end.
+
+        By a schema by which the validator could take very long, our own judge decides, which cannot.
+
+        Raises:
+            ValueError: If it does not meet the schema, or cannot be judged.
+        """
+        if not self._is_costly:
+            return self.parse(text)
+        self.trust(judged)
+        return json.loads(text, parse_constant=_no_number)
+
+    def trust(self, judged: SchemaJudge) -> None:
+        """Take the verdict of our own judge.
+
+        Raises:
+            ValueError: If it is not "valid".
+        """
+        if not judged.verdict:
+            raise ValueError(
+                judged.complaint or "$: the JSON Schema asks for too much work to judge this"
+            )
 
     def parse_or_none(self, text: str) -> Any:
         """Return the value in a text, or `None`."""
@@ -159,6 +182,14 @@ class JSONSchema(Schema[Any]):
         return JSONSchemaWatch(self)
 
 
+def _judge_value(judged: SchemaJudge, text: str) -> None:
+    """Judge a whole document, which may be a scalar."""
+    reader = JSONReader()
+    first, *events = reader.feed(f"[{text}]")  # a scalar has no events of its own
+    for event in events[:-1]:
+        judged.take(event._replace(path=f"${event.path[4:]}"))
+
+
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
@@ -168,30 +199,6 @@ def _said(error: Any) -> str:
     for step in error.instance_path:
         path = path_of(path, step)
     return f"{path}: {str(error.message)[:300]}"
-
-
-def _repeats(schema: Any) -> int:
-    """Return how often the parts of a schema are evaluated, because of `unevaluated…` around them, at most."""
-    most = 0
-    waiting = [(schema, 1)]
-    while waiting:
-        part, times = waiting.pop()
-        most = max(most, times)
-        if most > MAX_REPEATS:
-            break
-        if isinstance(part, list):
-            waiting += [(one, times) for one in part]
-        elif isinstance(part, dict):
-            again = "unevaluatedProperties" in part or "unevaluatedItems" in part
-            for keyword, one in part.items():
-                in_place = keyword in _IN_PLACE
-                waiting.append((one, times * 2 if again and in_place else times if in_place else 1))
-    return most
-
-
-_IN_PLACE = frozenset(
-    {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "$ref"}
-)
 
 
 class JSONSchemaWatch(SchemaWatch):
@@ -241,7 +248,7 @@ class JSONSchemaWatch(SchemaWatch):
         self._ended = event.end
         try:
             json_text = self.text[event.start : event.end]
-            self.instance = self._schema.parse(json_text)
+            self.instance = self._schema.settled(self._judged, json_text)
         except (ValueError, RecursionError) as error:
             return str(error)
         self.complete = True

@@ -16,6 +16,7 @@ from typing import Any
 
 from streamval.structured.json_events import JSONEvent, OpenString, path_of
 from streamval.structured.schema_nodes import (
+    Known,
     Node,
     Verdict,
     any_of,
@@ -24,6 +25,11 @@ from streamval.structured.schema_nodes import (
     scalar,
     written,
 )
+
+
+QUESTIONS, QUESTIONS_A_VALUE = 500_000, 64
+"""How many questions may be asked of nodes about a document: so many, and so many more for each key and value. A
+document that needs more, such as 20,000 items under 3,000 parts of `allOf`, is judged at its end."""
 
 
 class _Asker:
@@ -134,10 +140,11 @@ _NOT_YET = object()
 class _Open:
     """An object or array that is being written, with the tasks about it."""
 
-    __slots__ = ("count", "duplicate", "is_object", "key", "keys", "path", "seen", "tasks")
+    __slots__ = ("count", "duplicate", "is_object", "key", "keys", "path", "seen", "tasks", "value")
 
     def __init__(self, path: str, *, is_object: bool) -> None:
         self.path = path
+        self.value: Any = None  # kept only where a node compares it: `enum`, `const`, `uniqueItems`
         self.is_object = is_object
         self.tasks: dict[int, _Task] = {}
         self.keys: set[str] = set()
@@ -176,6 +183,7 @@ class SchemaJudge:
     def __init__(self, root: Node) -> None:
         self._root = root
         self._open: list[_Open] = []
+        self._left = QUESTIONS
         self.complaint: str | None = None
         self.verdict: Verdict = None
 
@@ -188,7 +196,10 @@ class SchemaJudge:
         """Take the next event; return the complaint about the document, or `None`."""
         if self.complaint is not None:
             return self.complaint
-        if event.kind == "key":
+        self._left += QUESTIONS_A_VALUE
+        if self._left < 0:  # only the brackets are counted from here on
+            self._give_up(event)
+        elif event.kind == "key":
             self._key(event.value)
         elif event.kind == "end":
             self._end()
@@ -200,7 +211,7 @@ class SchemaJudge:
 
     def begun(self, string: OpenString) -> str | None:
         """Take the beginning of a string that has not ended."""
-        for node, askers in self._due():
+        for node, askers in self._due() if self._left >= 0 else ():
             if why := _impossible(node, string, set()):
                 path = self._open[-1].child_path() if self._open else "$"
                 for asker in askers:
@@ -215,6 +226,13 @@ class SchemaJudge:
             task.failed, task.why = True, why
             for asker in (*task.askers, *task.around):
                 asker.failed(self, why)
+
+    def _give_up(self, event: JSONEvent) -> None:
+        self._left = -(10**12)
+        if event.kind.startswith("start"):
+            self._open.append(_Open(event.path, is_object=event.kind == "start_object"))
+        elif event.kind == "end":
+            self._open.pop()
 
     def _due(self) -> list[tuple[Node, list[_Asker]]]:
         """Return the nodes that are asked about the next value, each with those who ask."""
@@ -239,6 +257,7 @@ class SchemaJudge:
             others = node.other_keys if top.is_object else node.other_items
             if others is not None and not known:
                 ask(others, _Noted(task, task.others, at))
+        self._left -= len(due)
         return list(due.values())
 
     # What comes
@@ -273,12 +292,22 @@ class SchemaJudge:
         if due:
             path = self._open[-1].child_path() if self._open else "$"
         for node, askers in due:
-            verdict, why = scalar(node, value)
+            known: Known = {}
+            verdict, why = scalar(node, value, known)
+            self._left -= len(known)
             if not self._open:
                 self.verdict = verdict
             for asker in askers:
                 asker.answered(self, verdict, f"{path}: {why}")
         self._next(value)
+
+    def _keep(self, value: Any) -> None:
+        """Add a value to the one around it, where that is kept."""
+        around = self._open[-1].value if self._open else None
+        if isinstance(around, dict):
+            around[self._open[-1].key] = value
+        elif isinstance(around, list):
+            around.append(value)
 
     def _start(self, path: str, *, is_object: bool) -> None:
         opened = _Open(path, is_object=is_object)
@@ -288,6 +317,11 @@ class SchemaJudge:
             if task.failed:
                 for asker in askers:
                     asker.failed(self, task.why)
+        around = self._open[-1] if self._open else None
+        compared = any(task.node.choices is not None or task.node.unique for task in opened.alive())
+        items = around is not None and any(task.node.unique for task in around.alive())
+        if compared or items or (around is not None and around.value is not None):
+            opened.value = {} if is_object else []
         self._open.append(opened)
 
     def _end(self) -> None:
@@ -303,20 +337,19 @@ class SchemaJudge:
         for task in tasks:
             for asker in task.around:
                 asker.answered(self, task.verdict, task.why or ended.path)
-        self._next(None)
+        self._next(ended.value)
 
-    def _next(self, scalar_item: Any) -> None:
-        """Go on behind a value, which was an object or array if the item is `None`."""
+    def _next(self, value: Any) -> None:
+        """Go on behind a value. One that is not kept is `None`."""
+        self._keep(value)
         if not self._open or self._open[-1].is_object:
             return
         top = self._open[-1]
         unique = [task for task in top.alive() if task.node.unique]
         if unique:
-            item = written(scalar_item)
+            item = written(value)
             for task in unique:
-                if scalar_item is None:
-                    task.unsure = True
-                elif item in top.seen:
+                if item in top.seen:
                     self.fail(task, f"{top.child_path()}: the item {item:.60} stands twice")
             top.seen.add(item)
         top.count += 1
@@ -331,11 +364,11 @@ class SchemaJudge:
         """Return the task of a node about a value that begins, made once."""
         if (known := opened.tasks.get(id(node))) is not None:
             return known
+        self._left -= 1
         task = opened.tasks[id(node)] = _Task(node)
         if why := _excluded(node, opened):
             task.failed, task.why = True, f"{opened.path}: {why}"
             return task
-        task.unsure |= node.choices is not None
         for part in node.same:
             task.same.append(self._asked(opened, part, _Asker(task)))
         for made, groups in ((task.groups, node.any_of), (task.ones, node.one_of)):
@@ -366,7 +399,9 @@ class SchemaJudge:
     def _close(self, ended: _Open, task: _Task) -> None:
         """Judge what only the closing bracket decides."""
         node, why = task.node, ""
-        if ended.is_object:
+        if node.choices is not None and written(ended.value) not in node.choices:
+            why = f"the {ended.kind} is none of the allowed values"
+        elif ended.is_object:
             needed = [*node.required]
             for key, names in node.needs.items():
                 needed += names if key in ended.keys else ()
