@@ -18,10 +18,7 @@ VALID, INVALID, WRONG_USE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 errors = Console(stderr=True)
 
 _OF_SERVE = frozenset(
-    {
-        *("aiohttp", "prometheus_client"),
-        *("referencing", "starlette", "uvicorn", "yaml"),
-    }
+    {*("aiohttp", "prometheus_client"), *("referencing", "starlette", "uvicorn", "yaml")}
 )
 """The packages of the extra `serve`."""
 

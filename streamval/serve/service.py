@@ -18,7 +18,7 @@ from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of
-from streamval.serve.tools import meant, valid_tool_calls, schemas_of
+from streamval.serve.tools import meant, schemas_of, valid_tool_calls
 from streamval.serve.upstream import Relay
 from streamval.wire.completions import CompletionRequest
 

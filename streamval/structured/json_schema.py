@@ -22,6 +22,7 @@ from streamval.structured.schema_nodes import Compiler, Node
 MAX_SCHEMA = 4 * 2**20
 """Characters of the largest schema."""
 
+
 class JSONSchema(Schema[Any]):
     """A JSON Schema that an output should meet: draft 4, 6, 7, 2019-09 or 2020-12, by its `$schema`.
 
@@ -96,6 +97,11 @@ class JSONSchema(Schema[Any]):
         if len(kinds) != 1:
             return None
         return "object" if "object" in kinds else "array"
+
+    @cached_property
+    def openings(self) -> str:
+        """The characters with which its JSON may begin."""
+        return "".join(_OPENINGS[kind] for kind in self._kinds)
 
     @cached_property
     def _kinds(self) -> set[str]:
@@ -182,10 +188,20 @@ class JSONSchema(Schema[Any]):
         return JSONSchemaWatch(self)
 
 
+_OPENINGS = {
+    "object": "{",
+    "array": "[",
+    "string": '"',
+    "boolean": "tf",
+    "null": "n",
+    **dict.fromkeys(("number", "integer"), "-0123456789"),
+}
+
+
 def _judge_value(judged: SchemaJudge, text: str) -> None:
     """Judge a whole document, which may be a scalar."""
     reader = JSONReader()
-    first, *events = reader.feed(f"[{text}]")  # a scalar has no events of its own
+    _, *events = reader.feed(f"[{text}]")  # a scalar has no events of its own
     for event in events[:-1]:
         judged.take(event._replace(path=f"${event.path[4:]}"))
 
@@ -209,6 +225,7 @@ class JSONSchemaWatch(SchemaWatch):
     def __init__(self, schema: JSONSchema) -> None:
         super().__init__(schema)
         self._judged = SchemaJudge(schema.node)
+        self._has_begun = False
 
     def _part_from_original(self) -> None:
         super()._part_from_original()
@@ -221,26 +238,20 @@ class JSONSchemaWatch(SchemaWatch):
         super()._catch_up()
 
     def _judge_all(self, text: str, reading: Reading) -> str | None:
-        was_complete = self.complete
+        before = self._size
         why = super()._judge_all(text, reading)
         if why is not None or self._schema.text_around:
             return why
-        if self.complete and (was_complete or reading.events) and self._behind():
-            self.begun_before = False
+        self.begun_before = False
+        if not self._has_begun and (first := text.lstrip()[:1]):
+            self._has_begun = True
+            if first not in self._schema.openings:
+                return f"$: it begins with {first!r} and not with the JSON: text stands before it"
+        if self.complete and text[max(self._ended - before, 0) :].strip():
             return "$: text stands behind the JSON"
         return None
 
-    def _behind(self) -> bool:
-        return bool(self.text[self._ended :].strip())
-
     def _judge(self, event: JSONEvent) -> str | None:
-        if (
-            event.path == "$"
-            and event.kind.startswith("start")
-            and not self._schema.text_around
-            and self.text[: event.start].strip()
-        ):
-            return "$: text stands before the JSON"
         if (why := self._judged.take(event)) is not None:
             return why
         if event.kind != "end" or self._judged.is_open:

@@ -94,7 +94,6 @@ class Schema(Generic[T]):
             return first_error(error, "$")
         return None
 
-
     def watch(self) -> SchemaWatch:
         """Return a watch over JSON that is being written."""
         return SchemaWatch(self)

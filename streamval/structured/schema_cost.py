@@ -12,7 +12,17 @@ from typing import Any
 MAX_QUESTIONS = 2_000
 """How many questions a validator may ask about one scalar value."""
 
-_IN_PLACE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies")
+_IN_PLACE = (
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+    "dependencies",
+)
 _CHOICES = ("anyOf", "oneOf", "not", "if")
 
 
@@ -101,9 +111,13 @@ def _multiplies(root: Any) -> bool:
             led[id(part)] = {id(one) for one in part if isinstance(one, (dict, list))}
             waiting += part
     for part in parts.values():
-        branches = [one for keyword in _CHOICES for one in _in_place(root, {keyword: part.get(keyword)})]
+        branches = [
+            one for keyword in _CHOICES for one in _in_place(root, {keyword: part.get(keyword)})
+        ]
         if len(branches) > 1:
-            back = sum(id(part) in _reached(id(one), led) for one in branches if isinstance(one, dict))
+            back = sum(
+                id(part) in _reached(id(one), led) for one in branches if isinstance(one, dict)
+            )
             if back > 1:
                 return True
     return False

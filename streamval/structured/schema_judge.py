@@ -26,7 +26,6 @@ from streamval.structured.schema_nodes import (
     written,
 )
 
-
 QUESTIONS, QUESTIONS_A_VALUE = 500_000, 64
 """How many questions may be asked of nodes about a document: so many, and so many more for each key and value. A
 document that needs more, such as 20,000 items under 3,000 parts of `allOf`, is judged at its end."""
@@ -88,7 +87,9 @@ class _Noted(_Asker):
 
     __slots__ = ("answers", "at")
 
-    def __init__(self, task: _Task, answers: dict[str | int, tuple[Verdict, str]], at: str | int) -> None:
+    def __init__(
+        self, task: _Task, answers: dict[str | int, tuple[Verdict, str]], at: str | int
+    ) -> None:
         super().__init__(task)
         self.answers, self.at = answers, at
 
@@ -98,13 +99,12 @@ class _Noted(_Asker):
     def answered(self, judge: SchemaJudge, verdict: Verdict, why: str) -> None:
         self.answers[self.at] = verdict, why
         assert self.task is not None
-        most = self.task.node.most
-        if verdict and most is not None and self.answers is self.task.contained:
-            if _count(self.answers, True) > most:
-                judge.fail(self.task, f"{why}: more than {most} items match `contains`")
+        most = self.task.node.most if self.answers is self.task.contained else None
+        if verdict and most is not None and _count(self.answers, wanted=True) > most:
+            judge.fail(self.task, f"{why}: more than {most} items match `contains`")
 
 
-def _count(answers: dict[str | int, tuple[Verdict, str]], wanted: Verdict) -> int:
+def _count(answers: dict[str | int, tuple[Verdict, str]], *, wanted: Verdict) -> int:
     return sum(verdict is wanted for verdict, _ in answers.values())
 
 
@@ -112,7 +112,18 @@ class _Task:
     """A node, asked about an object or array that is being written."""
 
     __slots__ = (
-        *("node", "askers", "around", "failed", "why", "unsure", "verdict", "same", "groups", "ones"),
+        *(
+            "node",
+            "askers",
+            "around",
+            "failed",
+            "why",
+            "unsure",
+            "verdict",
+            "same",
+            "groups",
+            "ones",
+        ),
         *("nots", "condition", "dependent", "contained", "others"),
     )
 
@@ -184,6 +195,7 @@ class SchemaJudge:
         self._root = root
         self._open: list[_Open] = []
         self._left = QUESTIONS
+        self._failures: list[tuple[_Task | None, str]] = []
         self.complaint: str | None = None
         self.verdict: Verdict = None
 
@@ -220,12 +232,19 @@ class SchemaJudge:
 
     def fail(self, task: _Task | None, why: str) -> None:
         """Note that a task has failed; without one, the document."""
-        if task is None:
-            self.complaint = self.complaint or why
-        elif not task.failed:
-            task.failed, task.why = True, why
-            for asker in (*task.askers, *task.around):
-                asker.failed(self, why)
+        self._failures.append((task, why))
+        if (
+            len(self._failures) > 1
+        ):  # one that follows from another: no recursion, as documents nest deeply
+            return
+        for one, reason in self._failures:
+            if one is None:
+                self.complaint = self.complaint or reason
+            elif not one.failed:
+                one.failed, one.why = True, reason
+                for asker in (*one.askers, *one.around):
+                    asker.failed(self, reason)
+        self._failures.clear()
 
     def _give_up(self, event: JSONEvent) -> None:
         self._left = -(10**12)
@@ -413,10 +432,12 @@ class SchemaJudge:
         elif ended.count < node.fewest_items:
             why = f"there are {ended.count} of at least {node.fewest_items} items"
         elif node.contains is not None:
-            sure, maybe = _count(task.contained, True), _count(task.contained, None)
+            sure, maybe = (_count(task.contained, wanted=one) for one in (True, None))
             if sure + maybe < node.fewest:
                 why = f"{sure} of at least {node.fewest} items match `contains`"
-            task.unsure |= sure < node.fewest or (node.most is not None and sure + maybe > node.most)
+            task.unsure |= sure < node.fewest or (
+                node.most is not None and sure + maybe > node.most
+            )
         if why:
             self.fail(task, f"{ended.path}: {why}")
 
@@ -473,18 +494,25 @@ class SchemaJudge:
 
     def _evaluated(self, ended: _Open, task: _Task, asked: set[int]) -> set[str | int] | None:
         """Return the keys or indexes that a task and its parts have evaluated; `None` where that is not decided."""
-        if id(task) in asked:
-            return set()
-        asked.add(id(task))
-        node = task.node
-        if node.partial:
+        if task.node.partial:
             return None
-        if ended.is_object:
-            evaluated: set[str | int] = {key for key in ended.keys if any(True for _ in node.under(key))}
-        else:
-            evaluated = {at for at in range(ended.count) if any(True for _ in node.at(at))}
-            if node.contains_evaluates:
-                evaluated |= {at for at, (verdict, _) in task.contained.items() if verdict}
+        asked.add(id(task))
+        evaluated = _own(ended, task)
+        for part in self._parts(ended, task):
+            verdict = self._result(ended, part)
+            if verdict is None:
+                return None
+            if verdict and (part.node.other_keys or part.node.other_items):
+                return {*ended.keys, *range(ended.count)}  # all of it
+            if verdict and id(part) not in asked:
+                found = self._evaluated(ended, part, asked)
+                if found is None:
+                    return None
+                evaluated |= found
+        return evaluated
+
+    def _parts(self, ended: _Open, task: _Task) -> list[_Task]:
+        """Return the tasks whose evaluations count for a task, where they have met the value."""
         parts = [*task.same, *(one for key, one in task.dependent.items() if key in ended.keys)]
         for group in (*task.groups, *task.ones):
             parts += group
@@ -492,18 +520,18 @@ class SchemaJudge:
             condition, then, other = task.condition
             chosen = then if self._result(ended, condition) else other
             parts += [condition] if chosen is None else [condition, chosen]
-        for part in parts:
-            verdict = self._result(ended, part)
-            if verdict is None:
-                return None
-            if verdict:
-                if part.node.other_keys is not None or part.node.other_items is not None:
-                    return {*ended.keys, *range(ended.count)}  # all of it
-                found = self._evaluated(ended, part, asked)
-                if found is None:
-                    return None
-                evaluated |= found
-        return evaluated
+        return parts
+
+
+def _own(ended: _Open, task: _Task) -> set[str | int]:
+    """Return the keys or indexes that a node itself has evaluated."""
+    node = task.node
+    if ended.is_object:
+        return {key for key in ended.keys if any(True for _ in node.under(key))}
+    evaluated: set[str | int] = {at for at in range(ended.count) if any(True for _ in node.at(at))}
+    if node.contains_evaluates:
+        evaluated |= {at for at, (verdict, _) in task.contained.items() if verdict}
+    return evaluated
 
 
 def _excluded(node: Node, opened: _Open) -> str:
@@ -523,23 +551,27 @@ def _impossible(node: Node, string: OpenString, asked: set[int]) -> str:
     if id(node) in asked:
         return ""
     asked.add(id(node))
+    why = _no_string(node, string)
+    for part in node.same:
+        why = why or _impossible(part, string, asked)
+    for group in (*node.any_of, *node.one_of):
+        if not why:
+            # Each with its own memory, as a node that was asked about before may have excluded the string.
+            whys = [_impossible(part, string, {id(node)}) for part in group]
+            why = nearest(whys) if all(whys) else ""
+    return why
+
+
+def _no_string(node: Node, string: OpenString) -> str:
     if node.never:
         return "no value is allowed here"
     if not node.takes("string"):
         return f"a string is not of type {' or '.join(sorted(node.types or ()))}"
-    if not string.escaped:
-        if node.longest is not None and string.size > node.longest:
-            return f"the string has more than {node.longest} characters"
-        if node.choices is not None:
-            head = written(string.head)[:-1]
-            if not any(choice.startswith(head) for choice in node.choices):
-                return f"no allowed string begins with {head[:60]}"
-    for part in node.same:
-        if why := _impossible(part, string, asked):
-            return why
-    for group in (*node.any_of, *node.one_of):
-        # Each with its own memory, as a node that was asked about before may have excluded the string.
-        whys = [_impossible(part, string, {id(node)}) for part in group]
-        if all(whys):
-            return nearest(whys)
+    if string.escaped:  # an escape may stand for any character
+        return ""
+    if node.longest is not None and string.size > node.longest:
+        return f"the string has more than {node.longest} characters"
+    head = written(string.head)[:-1]
+    if node.choices is not None and not any(one.startswith(head) for one in node.choices):
+        return f"no allowed string begins with {head[:60]}"
     return ""

@@ -7,16 +7,16 @@ decided here, the node is `partial`: it can still fail, and its success is left 
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import jsonschema_rs
-from referencing import Registry, Resource
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012, specification_with
 from jsonschema_specifications import REGISTRY
+from referencing import Resource
+from referencing.jsonschema import DRAFT202012, specification_with
 
 Verdict: TypeAlias = "bool | None"
 """Whether a value is valid; `None` where that is not decided here."""
@@ -172,11 +172,12 @@ class Compiler:
 
     def __init__(self, schema: Any, *, formats: bool = False) -> None:
         self._formats = formats
-        self._nodes: dict[tuple[int, int], Node] = {}
+        self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []  # so that no id is used twice
-        specification = DRAFT202012
+        self._dialect = "https://json-schema.org/draft/2020-12/schema"
         if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
-            specification = specification_with(schema["$schema"], default=DRAFT202012)
+            self._dialect = schema["$schema"]
+        specification = specification_with(self._dialect, default=DRAFT202012)
         resource = Resource(contents=schema, specification=specification)
         registry: Any = REGISTRY.with_resource("", resource)
         if resource.id():
@@ -190,10 +191,9 @@ class Compiler:
         if isinstance(schema, Mapping):
             resource = self._specification.create_resource(schema)
             resolver = resolver.in_subresource(resource)
-        key = id(schema), hash(resolver._base_uri)
-        if key in self._nodes:
-            return self._nodes[key]
-        node = self._nodes[key] = Node()
+        if id(schema) in self._nodes:
+            return self._nodes[id(schema)]
+        node = self._nodes[id(schema)] = Node()
         self._keep.append(schema)
         if schema is False:
             node.never = True
@@ -211,14 +211,7 @@ class Compiler:
             if not self._is_new:  # its siblings do not count
                 return
         node.partial = not _LATE.isdisjoint(schema)
-        if "type" in schema:
-            types = schema["type"]
-            node.types = frozenset([types] if isinstance(types, str) else types)
-        if "enum" in schema:
-            node.choices = frozenset(map(written, schema["enum"]))
-        if "const" in schema and self._name != "draft-04":
-            const = frozenset([written(schema["const"])])
-            node.choices = const if node.choices is None else node.choices & const
+        self._of_any(node, schema)
         node.same += map(made, schema.get("allOf", ()))
         if "anyOf" in schema:
             node.any_of.append([made(part) for part in schema["anyOf"]])
@@ -227,62 +220,43 @@ class Compiler:
         if "not" in schema:
             node.nots.append(made(schema["not"]))
         if "if" in schema and self._name not in ("draft-04", "draft-06"):
-            then, other = schema.get("then"), schema.get("else")
-            node.condition = (
-                made(schema["if"]),
-                None if then is None else made(then),
-                None if other is None else made(other),
-            )
+            then, other = (made(schema[k]) if k in schema else None for k in ("then", "else"))
+            node.condition = made(schema["if"]), then, other
         self._of_scalars(node, schema)
         self._of_objects(node, schema, made)
         self._of_arrays(node, schema, made)
 
+    def _of_any(self, node: Node, schema: Mapping[str, Any]) -> None:
+        if "type" in schema:
+            types = schema["type"]
+            node.types = frozenset([types] if isinstance(types, str) else types)
+        if "enum" in schema:
+            node.choices = frozenset(map(written, schema["enum"]))
+        if "const" in schema and self._name != "draft-04":
+            const = frozenset([written(schema["const"])])
+            node.choices = const if node.choices is None else node.choices & const
+
     def _of_scalars(self, node: Node, schema: Mapping[str, Any]) -> None:
-        low, high = schema.get("minimum"), schema.get("maximum")
-        above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-        if above is True:
-            low, above = None, low
-        if below is True:
-            high, below = None, high
-        add = node.checks.append
-        if low is not None:
-            add(lambda v: f"is less than the minimum of {low}" if _number(v) and v < low else None)
-        if high is not None:
-            add(lambda v: f"is more than the maximum of {high}" if _number(v) and v > high else None)
-        if above is not None and above is not False:
-            add(lambda v: f"must be more than {above}" if _number(v) and v <= above else None)
-        if below is not None and below is not False:
-            add(lambda v: f"must be less than {below}" if _number(v) and v >= below else None)
-        if "multipleOf" in schema:
+        node.checks += _bounds(schema)
+        if "multipleOf" in schema:  # decimal fractions are the validator's business
             of = schema["multipleOf"]
-            multiple = jsonschema_rs.validator_for({"multipleOf": of})  # decimal fractions are its business
-            add(lambda v: None if multiple.is_valid(v) else f"is no multiple of {of}")
+            multiple = jsonschema_rs.validator_for({"multipleOf": of})
+            node.checks.append(partial(_unless_valid, multiple, f"is no multiple of {of}"))
         if "minLength" in schema:
-            fewest = schema["minLength"]
-            add(
-                lambda v: f"has fewer than {fewest} characters"
-                if isinstance(v, str) and len(v) < fewest
-                else None
-            )
+            node.checks.append(partial(_too_short, schema["minLength"]))
         if "maxLength" in schema:
             node.longest = int(schema["maxLength"])
         if "pattern" in schema:
-            pattern = schema["pattern"]
-            matches = matcher(pattern)
-            add(
-                lambda v: f"does not match {pattern!r}"
-                if isinstance(v, str) and not matches.is_valid(v)
-                else None
-            )
-        if self._formats and "format" in schema:
-            name = schema["format"]
-            judge = jsonschema_rs.validator_for(
-                {"$schema": schema.get("$schema", "https://json-schema.org/draft/2020-12/schema"), "format": name},
-                validate_formats=True,
-            )
-            add(lambda v: None if judge.is_valid(v) else f"is no {name}")
+            said = f"does not match {schema['pattern']!r}"
+            node.checks.append(partial(_unless_valid, matcher(schema["pattern"]), said))
+        if self._formats and isinstance(name := schema.get("format"), str):
+            asked = {"$schema": self._dialect, "format": name}
+            judge = jsonschema_rs.validator_for(asked, validate_formats=True)
+            node.checks.append(partial(_unless_valid, judge, f"is no {name}"))
 
-    def _of_objects(self, node: Node, schema: Mapping[str, Any], made: Callable[[Any], Node]) -> None:
+    def _of_objects(
+        self, node: Node, schema: Mapping[str, Any], made: Callable[[Any], Node]
+    ) -> None:
         node.properties = {key: made(part) for key, part in schema.get("properties", {}).items()}
         node.patterns = [
             (matcher(pattern), made(part))
@@ -306,7 +280,9 @@ class Compiler:
             else:
                 node.dependent[key] = made(part)
 
-    def _of_arrays(self, node: Node, schema: Mapping[str, Any], made: Callable[[Any], Node]) -> None:
+    def _of_arrays(
+        self, node: Node, schema: Mapping[str, Any], made: Callable[[Any], Node]
+    ) -> None:
         items = schema.get("items")
         if self._specification is DRAFT202012:
             node.prefix = [made(part) for part in schema.get("prefixItems", ())]
@@ -331,8 +307,37 @@ class Compiler:
         node.unique = schema.get("uniqueItems") is True
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _unless_valid(judge: Any, said: str, value: Any) -> str | None:
+    return None if judge.is_valid(value) else said
+
+
+def _too_short(fewest: int, value: Any) -> str | None:
+    short = isinstance(value, str) and len(value) < fewest
+    return f"has fewer than {fewest} characters" if short else None
+
+
+_BOUNDS = (
+    ("minimum", operator.lt, "is less than the minimum of"),
+    ("maximum", operator.gt, "is more than the maximum of"),
+    ("exclusiveMinimum", operator.le, "must be more than"),
+    ("exclusiveMaximum", operator.ge, "must be less than"),
+)
+
+
+def _bounds(schema: Mapping[str, Any]) -> Iterator[Callable[[Any], str | None]]:
+    for name, is_beyond, said in _BOUNDS:
+        bound = schema.get(name)
+        if isinstance(bound, bool):  # in draft 4, whether the other bound is exclusive
+            bound = schema.get(name.removeprefix("exclusive").lower()) if bound else None
+        if bound is not None:
+            yield partial(_beyond, is_beyond, bound, f"{said} {bound}")
+
+
+def _beyond(
+    is_beyond: Callable[[Any, Any], bool], bound: float, said: str, value: Any
+) -> str | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return said if is_number and is_beyond(value, bound) else None
 
 
 Known: TypeAlias = "dict[int, tuple[Verdict, str]]"
@@ -354,26 +359,31 @@ def scalar(node: Node, value: Any, known: Known | None = None) -> tuple[Verdict,
 
 
 def _scalar(node: Node, value: Any, known: Known) -> tuple[Verdict, str]:
-    if node.never:
-        return False, "no value is allowed here"
-    if not node.takes(kind_of(value)):
-        return False, f"{_shown(value)} is not of type {_types(node)}"
-    if node.choices is not None and written(value) not in node.choices:
-        return False, f"{_shown(value)} is none of {_choices(node)}"
-    if node.longest is not None and isinstance(value, str) and len(value) > node.longest:
-        return False, f"{_shown(value)} has more than {node.longest} characters"
-    verdict: Verdict = None if node.partial else True
-    for check in node.checks:
-        wrong = check(value)
-        if wrong is not None:
-            return False, f"{_shown(value)} {wrong}"
-    if isinstance(value, float) and not -1e308 < value < 1e308:
-        verdict = None
+    if why := _wrong(node, value):
+        return False, why
+    is_huge = isinstance(value, float) and not -1e308 < value < 1e308
+    verdict: Verdict = None if node.partial or is_huge else True
     for said, why in _parts(node, value, known):
         if said is False:
             return False, why
         verdict = verdict and said
     return verdict, ""
+
+
+def _wrong(node: Node, value: Any) -> str:
+    """Return why a scalar does not meet what a node itself demands; empty if it does."""
+    if node.never:
+        return "no value is allowed here"
+    wrong: str | None = None
+    if not node.takes(kind_of(value)):
+        wrong = f"is not of type {_types(node)}"
+    elif node.choices is not None and written(value) not in node.choices:
+        wrong = f"is none of {_choices(node)}"
+    elif node.longest is not None and isinstance(value, str) and len(value) > node.longest:
+        wrong = f"has more than {node.longest} characters"
+    else:
+        wrong = next(filter(None, (check(value) for check in node.checks)), None)
+    return f"{_shown(value)} {wrong}" if wrong else ""
 
 
 def _parts(node: Node, value: Any, known: Known) -> Iterator[tuple[Verdict, str]]:
@@ -416,7 +426,8 @@ def one_of(said: list[tuple[Verdict, str]], shown: str) -> tuple[Verdict, str]:
 
 def nearest(whys: list[str]) -> str:
     """Return the reason of the branch that came farthest: the one with the longest path."""
-    return max(whys, key=lambda why: len(why.partition(": ")[0]), default="nothing is allowed here")
+    by_path = sorted(whys, key=lambda why: len(why.partition(": ")[0]))
+    return by_path[-1] if by_path else "nothing is allowed here"
 
 
 def _types(node: Node) -> str:
@@ -431,15 +442,3 @@ def _choices(node: Node) -> str:
 def _shown(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def compiled(schema: Any, *, formats: bool = False) -> Node:
-    """Return the node of a whole schema.
-
-    Raises:
-        Unresolvable: If a reference leads nowhere, or to another document.
-    """
-    return Compiler(schema, formats=formats).root
-
-
-__all__ = ["Node", "Registry", "Unresolvable", "compiled", "scalar"]

@@ -1,0 +1,170 @@
+"""Tests of `streamval.structured.json_schema`."""
+
+import json
+from copy import copy
+
+import pytest
+
+import streamval as sv
+from streamval.errors import UsageError
+from streamval.structured.json_schema import JSONSchema, schema_of
+from streamval.structured.schema import Schema
+
+PEOPLE = {
+    "type": "object",
+    "properties": {
+        "people": {"type": "integer", "maximum": 10},
+        "name": {"enum": ["Rome", "Bonn"]},
+    },
+    "required": ["people"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "read"),
+    [
+        ('{"people": 17, "x": 1}', "$.people: 17 is more than the maximum of 10", 15),
+        ('{"people": "3"}', "$.people: a string is not of type integer", 12),
+        ('{"name": "London", "people": 1}', '$.name: no allowed string begins with "Lo', 12),
+        ('{"name": "Rome"}', "$: the key 'people' is missing", 16),
+        (
+            'Sure: {"people": 3}',
+            "$: it begins with 'S' and not with the JSON: text stands before it",
+            3,
+        ),
+        ('{"people": 3} or {"people": 4}', "$: text stands behind the JSON", 15),
+    ],
+)
+async def test_a_pipeline_takes_a_json_schema_as_its_format(text, reason, read):
+    pipeline = sv.Pipeline(sv.ScriptedBackend(text, token_size=3), format=PEOPLE)
+    result = await pipeline.run("go")
+    assert [failure.reason for failure in result.failures] == [reason]
+    assert len(result.attempts[0].text) == read
+    result = await sv.Pipeline(sv.ScriptedBackend(' {"people": 3}\n'), format=PEOPLE).run("go")
+    assert result.success
+    assert result.parsed == {"people": 3}
+
+
+async def test_a_repair_goes_on_within_the_json():
+    said = ['{"name": "Rome", "people": 17}', "7}"]
+    backend = sv.ScriptedBackend(said, token_size=1, supports_prefix=True)
+    pipeline = sv.Pipeline(backend, format=PEOPLE, retry=sv.Repair(), chunking="word")
+    result = await pipeline.run("go")
+    assert result.success, result.failures
+    assert result.parsed["people"] in (7, 17 // 10 * 10 + 7)
+
+
+def test_text_around_it_is_skipped_where_that_is_wanted():
+    text = 'Sure:\n```json\n{"people": 3}\n```'
+    assert JSONSchema(PEOPLE, text_around=True).complaint(text) is None
+    assert JSONSchema(PEOPLE).complaint(text) is not None
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "integer"}, ["1", "1.0", "-3"], ['"1"', "true", "1.5"]),
+        ({}, ["1", "{}", '"x"'], ["", "nonsense"]),
+        (True, ["1"], ["{"]),
+        (False, [], ["1", "{}"]),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}, ["null"], ["1"]),
+        ({"properties": {"a": {"$ref": "#"}}, "additionalProperties": False}, ['{"a": {}}'], ['{"a": {"b": 1}}']),
+        ({"prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False}, ['["a", 1]'], ['["a", 1, 2]', "[1]"]),
+        (
+            {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}], "additionalItems": False},
+            ['["a"]'],
+            ['["a", 1]', "[1]"],
+        ),
+        ({"pattern": "^(?=.*\\d)[a-z\\d]+$"}, ['"a1"'], ['"aa"']),
+        ({"not": {"required": ["a"]}}, ['{"b": 1}'], ['{"a": 1}']),
+        ({"allOf": [{"required": ["a"]}, {"required": ["b"]}]}, ['{"a": 1, "b": 2}'], ['{"a": 1}']),
+        ({"$dynamicRef": "#x", "$defs": {"x": {"$dynamicAnchor": "x", "type": "null"}}}, ["null"], ["1", "[]"]),
+    ],
+)  # fmt: skip
+def test_it_means_what_its_specification_says(schema, good, bad):
+    judge = JSONSchema(schema)
+    assert [judge.complaint(text) for text in good] == [None] * len(good)
+    assert all(judge.complaint(text) is not None for text in bad)
+
+
+def test_formats_are_annotations_unless_they_are_asserted():
+    schema = {"type": "object", "properties": {"day": {"format": "date"}}}
+    assert JSONSchema(schema).complaint('{"day": "tomorrow"}') is None
+    said = JSONSchema(schema, assert_formats=True).complaint('{"day": "tomorrow"}')
+    assert said == '$.day: "tomorrow" is no date'
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "strin"}, "this is no JSON Schema"),
+        ({"$ref": "http://127.0.0.1:1/x"}, "refers to 'http://127.0.0.1:1/x'"),
+        ({"$ref": "#/$defs/nowhere"}, "nowhere"),
+        ({"pattern": "("}, "this is no JSON Schema"),
+        ({"a": "x" * 5_000_000}, "longer than"),
+        ({"a": {1, 2}}, "this is no JSON Schema"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_at_once(schema, said):
+    with pytest.raises(UsageError, match=said):
+        JSONSchema(schema)
+
+
+def test_one_that_is_nested_too_deeply_is_refused():
+    schema = {}
+    for _ in range(3000):
+        schema = {"not": schema}
+    with pytest.raises(UsageError, match="nested too deeply"):
+        JSONSchema(schema)
+
+
+UNEVALUATED = {"type": "object", "properties": {"a": {}}}
+for _n in range(24):
+    UNEVALUATED = {"allOf": [UNEVALUATED], "unevaluatedProperties": False}
+BRANCH = {"type": "array", "items": {"$ref": "#"}}
+CHOICES = {"anyOf": [BRANCH, {**BRANCH, "minItems": 1}, {"type": "integer"}]}
+TWICE = {
+    "$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)},
+    "$ref": "#/$defs/d0",
+}
+TWICE["$defs"]["d40"] = {"type": "integer"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        (UNEVALUATED, '{"a": 1}', '{"a": 1, "b": 2}'),
+        (CHOICES, "[" * 100 + "1" + "]" * 100, "[" * 100 + '"x"' + "]" * 100),
+        (TWICE, "1", '"x"'),
+        ({"items": {"enum": [[n] for n in range(5_000)]}}, json.dumps([[4_999]] * 2_000), "[[5000]]"),
+    ],
+    ids=["unevaluatedProperties", "anyOf", "allOf", "enum"],
+)  # fmt: skip
+def test_a_schema_that_multiplies_is_judged_all_the_same(schema, good, bad):
+    """A validator asks 2 ** 24 to 2 ** 100 questions by them."""
+    judge = JSONSchema(schema)
+    assert judge.complaint(good) is None
+    assert judge.complaint(bad) is not None
+    assert judge.parse(good) == json.loads(good)
+
+
+def test_copies_of_a_watch_go_on_by_themselves():
+    watch = JSONSchema(PEOPLE).watch()
+    watch.feed('{"name": "Rome", ')
+    twin = copy(watch)
+    assert watch.feed('"people": "x"') is not None
+    assert twin.feed('"people": 3}') is None
+    assert twin.complete
+    assert twin.instance == {"name": "Rome", "people": 3}
+
+
+def test_a_schema_is_one_of_two_kinds():
+    assert isinstance(schema_of({"type": "null"}), JSONSchema)
+    assert type(schema_of(dict[str, int])) is Schema
+    made = JSONSchema(True)
+    assert schema_of(made) is made
+    assert (made.root, made.is_scalar) == (None, False)
+    assert JSONSchema({"type": "array"}).root == "array"
+    assert JSONSchema({"type": "string"}).is_scalar
+    assert JSONSchema({"title": "City"}).name == "City"

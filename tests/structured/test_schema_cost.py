@@ -1,0 +1,46 @@
+"""Tests of `streamval.structured.schema_cost`."""
+
+import time
+
+import pytest
+
+from streamval.structured.schema_cost import may_take_long
+
+BRANCH = {"type": "array", "items": {"$ref": "#"}}
+UNEVALUATED = {"properties": {"a": {}}}
+for _n in range(24):
+    UNEVALUATED = {"allOf": [UNEVALUATED], "unevaluatedProperties": False}
+TWICE = {
+    "$defs": {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)},
+    "$ref": "#/$defs/d0",
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_long"),
+    [
+        (True, False),
+        ({"properties": {"kids": {"type": "array", "items": {"$ref": "#"}}}}, False),
+        ({"anyOf": [BRANCH, {"type": "integer"}]}, False),
+        ({"anyOf": [BRANCH, {**BRANCH, "minItems": 1}]}, True),
+        ({"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": BRANCH}}, True),
+        (UNEVALUATED, True),
+        (TWICE, True),
+        ({"items": {"enum": [[n] for n in range(5000)]}}, True),
+        ({"enum": [f"value {n}" for n in range(5000)]}, False),
+        ({"items": {"allOf": [{"minimum": -n} for n in range(3000)]}}, True),
+    ],
+)
+def test_what_multiplies_takes_long(schema, is_long):
+    assert may_take_long(schema) == is_long
+
+
+def test_a_large_schema_is_looked_through_in_linear_time():
+    refs = [{"$ref": f"#/$defs/d{n}"} for n in range(10_000)]
+    schema = {
+        "$defs": {f"d{n}": {"items": {"anyOf": refs[:2]}} for n in range(10_000)},
+        "anyOf": refs,
+    }
+    before = time.process_time()
+    assert may_take_long(schema)
+    assert time.process_time() - before < 30
