@@ -36,6 +36,7 @@ from streamval.pipeline.run import Run
 from streamval.pipeline.settings import Settings
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.requirements.schema import matches
+from streamval.structured.json_schema import JSONSchema
 from streamval.structured.schema import Schema
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of
@@ -78,7 +79,8 @@ class Pipeline(Generic[T]):
         options: For each generation: `temperature`, `seed`, `max_tokens` and other options of the
             backend. They override the backend's own.
         format: A pydantic model, or any type that pydantic knows, that the output is to be an
-            instance of. The backend is asked for its schema where it can do that; it is checked
+            instance of; or a JSON Schema that it is to meet: a mapping, a boolean, or a `JSONSchema`, which has
+            options. The backend is asked for its schema where it can do that; it is checked
             anyway, by one more requirement (`requirements.matches`), the last one. Each value
             is emitted as a `PartialObjectEvent` when it completes. The result has the instance as
             `parsed`.
@@ -113,7 +115,7 @@ class Pipeline(Generic[T]):
         chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
         validation_backend: Backend | str | None = None,
         options: Mapping[str, Any] | None = None,
-        format: type[T] | None = None,
+        format: type[T] | Mapping[str, Any] | bool | JSONSchema | None = None,
     ) -> None:
         _check(retry, max_pending_chunks, stall_timeout)
         if retry is not None and retry.requirements is not None:

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import jsonschema_rs
 from jsonschema_specifications import REGISTRY
-from referencing import Resource
 from referencing.jsonschema import DRAFT202012, specification_with
 
 Verdict: TypeAlias = "bool | None"
@@ -178,7 +177,7 @@ class Compiler:
         if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
             self._dialect = schema["$schema"]
         specification = specification_with(self._dialect, default=DRAFT202012)
-        resource = Resource(contents=schema, specification=specification)
+        resource: Any = specification.create_resource(schema)
         registry: Any = REGISTRY.with_resource("", resource)
         if resource.id():
             registry = registry.with_resource(resource.id(), resource)

@@ -227,7 +227,6 @@ def test_a_schema_that_cannot_be_used_refuses_the_calls_of_its_tool_only():
         {"pattern": "(a+)+$"},
         {"$ref": "http://127.0.0.1:1/schema.json"},
         {"$ref": "#/nowhere"},
-        {"$ref": "#"},
     ],
 )
 async def test_a_schema_that_means_harm_costs_no_time_and_fetches_nothing(schema):

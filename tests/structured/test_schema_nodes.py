@@ -1,0 +1,72 @@
+"""Tests of `streamval.structured.schema_nodes`; what it makes of schemas is tried in `test_schema_judge.py`."""
+
+import pytest
+from referencing.exceptions import Unresolvable
+
+from streamval.structured.schema_nodes import (
+    Compiler,
+    any_of,
+    matcher,
+    nearest,
+    one_of,
+    scalar,
+    written,
+)
+
+
+def judged(schema, value, **options):
+    return scalar(Compiler(schema, **options).root, value)
+
+
+def test_equal_values_are_written_alike():
+    assert written({"a": [1.0, True], "b": None}) == written({"b": None, "a": [1, True]})
+    assert written(1) != written(True)
+    assert written("1") != written(1)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "schema", "value", "valid"),
+    [
+        ("http://json-schema.org/draft-04/schema#", {"minimum": 3, "exclusiveMinimum": True}, 3, False),
+        ("http://json-schema.org/draft-04/schema#", {"minimum": 3, "exclusiveMinimum": False}, 3, True),
+        ("http://json-schema.org/draft-04/schema#", {"const": 3}, 4, True),
+        ("http://json-schema.org/draft-07/schema#", {"$ref": "#/definitions/a", "maximum": 1, "definitions": {"a": {}}}, 4, True),
+        ("https://json-schema.org/draft/2020-12/schema", {"$ref": "#/$defs/a", "maximum": 1, "$defs": {"a": {}}}, 4, False),
+        ("https://json-schema.org/draft/2020-12/schema", {"$ref": "#"}, 4, True),
+        ("https://json-schema.org/draft/2020-12/schema", {"$ref": "#a", "$defs": {"x": {"$anchor": "a", "type": "null"}}}, 4, False),
+    ],
+)  # fmt: skip
+def test_a_scalar_is_judged_by_the_draft_of_its_schema(dialect, schema, value, valid):
+    assert judged({"$schema": dialect, **schema}, value)[0] is valid
+
+
+def test_what_is_not_decided_here_is_said():
+    assert judged({"$dynamicRef": "#"}, 1) == (None, "")
+    assert judged({"allOf": [{"$dynamicRef": "#"}, {"type": "null"}]}, 1)[0] is False
+    assert judged({"not": {"$dynamicRef": "#"}}, 1)[0] is None
+    assert judged({"maximum": 1e400}, float("inf"))[0] is None
+
+
+def test_groups():
+    assert any_of([(False, "$: a"), (False, "$.b[0]: c")]) == (False, "$.b[0]: c")
+    assert any_of([(False, "a"), (None, "")]) == (None, "")
+    assert one_of([(True, ""), (True, "")], "3") == (
+        False,
+        "3 meets 2 parts of oneOf, and must meet one",
+    )
+    assert one_of([(True, ""), (None, "")], "3") == (None, "")
+    assert nearest([]) == "nothing is allowed here"
+
+
+def test_patterns_are_linear_where_they_can_be_and_limited_where_they_cannot():
+    assert matcher("^(a+)+$").is_valid("a" * 50 + "!") is False
+    assert matcher("^(?=a)b").is_valid("ab") is False
+    assert matcher("^(?=(a+)+$)").is_valid("a" * 50 + "!") is False
+
+
+def test_no_other_document_is_fetched():
+    with pytest.raises(Unresolvable):
+        Compiler({"$ref": "http://127.0.0.1:1/schema.json"})
+    meta = {"$ref": "http://json-schema.org/draft-07/schema#"}
+    assert judged(meta, True)[0] in (True, None)
+    assert judged(meta, 3)[0] is False
