@@ -117,7 +117,7 @@ def run(
         pipeline = Pipeline(
             backend,
             requirements=requirements,
-            validation_backend=judging,
+            validation_backend=None if judge is None else judging,
             chunking=chunk,
             retry=Repair(loop_budget=retry + 1) if retry else None,
             emit_tokens=True,

@@ -60,7 +60,6 @@ export class Display {
   clear(runId) {
     this.runId = runId;
     this.segments = [];
-    this.struck = 0;
     this.shown = {};
     this.text.replaceChildren(this.pending);
   }
