@@ -5,18 +5,23 @@ import shutil
 
 import pytest
 
+STARTS_PROCESSES = {
+    f"test_{name}" for name in ("display", "exits", "run", "serve", "batch_job", "draw", "server")
+}
+"""Modules whose tests start the command in processes of their own: seconds each, and nothing that differs by Python."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Where tests run side by side, one process runs the embedded model: two would slow each other down.
 
-    Notebooks run it in processes of their own. It answers in its own time, on whatever machine.
+    Notebooks run it in processes of their own.
     """
     for item in items:
+        if item.path.stem in STARTS_PROCESSES and item.path.parent.name in ("commands", "serve"):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("local_model") or item.path.stem == "test_notebooks":
             item.add_marker(pytest.mark.xdist_group("local_model"))
-            if not item.get_closest_marker("timeout"):
-                item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(autouse=True)

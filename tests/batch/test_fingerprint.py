@@ -48,6 +48,7 @@ def told(path):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_it_is_the_same_in_another_process_and_with_another_key(tmp_path):
     first = told(made(tmp_path, "one"))
     assert first == told(made(tmp_path, "two"))
@@ -178,6 +179,7 @@ for rule in rules:
 """
 
 
+@pytest.mark.slow
 def test_each_ready_rule_is_the_same_in_another_process_and_after_a_run(tmp_path):
     script = tmp_path / "ready.py"
     script.write_text(READY)

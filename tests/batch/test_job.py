@@ -415,7 +415,6 @@ async def test_memory_does_not_grow_with_the_rows(out):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_job_that_is_killed_at_200_moments_has_one_result_a_row(tmp_path):
     command = [sys.executable, "-m", "tests.support.killed_job", str(tmp_path), "500", "200"]

@@ -68,6 +68,7 @@ def test_text_that_is_no_block_is_not_lost():
 
 
 @pytest.mark.parametrize("unit", ["\n", "> \n", "* \n", "`\n", "|\n", "[a]: b\n", "[", "\\\\\n"])
+@pytest.mark.slow
 def test_no_text_costs_more_than_linear(unit):
     """Quadratic, it would take minutes: the test would time out."""
     chunker = MarkdownChunker()

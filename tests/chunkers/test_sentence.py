@@ -131,6 +131,7 @@ def test_a_sentence_is_there_as_soon_as_the_word_after_it():
         "\u00a0",
     ],
 )
+@pytest.mark.slow
 def test_no_text_costs_more_than_linear(unit):
     """Quadratic, it would take minutes: the test would time out."""
     chunker = SentenceChunker()
@@ -141,6 +142,7 @@ def test_no_text_costs_more_than_linear(unit):
 
 
 @pytest.mark.parametrize("size", [4, 10**9])
+@pytest.mark.slow
 def test_a_million_line_ends_cost_linear_time(size):
     """200,000 of them took six seconds, and so a million would time out."""
     chunker, text = SentenceChunker(), "\n" * 1_000_000 + "End."

@@ -234,6 +234,7 @@ async def test_the_first_chunk_does_not_wait_for_the_second():
         assert behind.requests[0].gone_at >= before
 
 
+@pytest.mark.slow
 async def test_no_fault_at_any_byte_loses_repeats_or_leaks_a_character():
     """The upstream's bytes come in pieces of any size, and end anywhere, in any way."""
     good = "One is fine. Two is \U0001f600 fine.  Three\n\nis too. Four is fine. Five is here."

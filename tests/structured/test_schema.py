@@ -488,6 +488,7 @@ async def test_an_object_where_a_list_is_due_fails_at_its_bracket():
 
 
 @pytest.mark.parametrize("batch", range(8))
+@pytest.mark.slow
 async def test_fuzzed_types_and_documents_are_judged_as_pydantic_judges_them(batch):
     judged = 0
     for seed in range(batch * 270, (batch + 1) * 270):

@@ -181,7 +181,6 @@ async def answers(url):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_a_real_jupyterlab_shows_the_run_live_and_keeps_the_picture(browser, tmp_path):
     complaints = []
     with jupyter_lab(tmp_path) as url:
