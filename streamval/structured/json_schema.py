@@ -15,9 +15,10 @@ from streamval.structured.json_events import JSONEvent, OpenString, Reading, Roo
 from streamval.structured.opening import unfenced
 from streamval.structured.reader import JSONReader, json_in
 from streamval.structured.schema import Schema, SchemaWatch
+from streamval.structured.schema_compiler import Compiler
 from streamval.structured.schema_cost import may_take_long
 from streamval.structured.schema_judge import SchemaJudge
-from streamval.structured.schema_nodes import Compiler, Node
+from streamval.structured.schema_nodes import Node
 
 MAX_SCHEMA = 4 * 2**20
 """Characters of the largest schema."""
@@ -226,6 +227,14 @@ class JSONSchemaWatch(SchemaWatch):
         super().__init__(schema)
         self._judged = SchemaJudge(schema.node)
         self._has_begun = False
+
+    def feed(self, text: str) -> str | None:
+        """Take the next piece of text; return the complaint about it, or `None`."""
+        why = super().feed(text)
+        if why is not None or self._reader is None or not (begun := self._reader.open_literal):
+            return why
+        self.begun_before = len(begun) > len(text)
+        return self._judged.begun(begun)
 
     def _part_from_original(self) -> None:
         super()._part_from_original()

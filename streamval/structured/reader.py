@@ -38,6 +38,7 @@ import ijson
 from streamval.structured.json_events import EventKind, Frame, JSONEvent, OpenString, Reading, Root
 from streamval.structured.lexemes import (
     LEXEME,
+    OPEN_LITERAL,
     OPEN_STRING,
     OPENERS,
     STRING_GOES_ON,
@@ -149,6 +150,15 @@ class JSONReader:
         if self._string is None or self.began_at is None or self.error or self._is_key():
             return None
         return self._string
+
+    @property
+    def open_literal(self) -> str:
+        """The beginning of a number or word that has not ended; empty without one, or where it is very long."""
+        is_due = self._frames and self._string is None and not self._unsent and not self._is_key()
+        if not is_due or self.began_at is None or self.ended_at is not None or self.error:
+            return ""
+        found = OPEN_LITERAL.match("".join(self._tail))
+        return found[1] if found else ""
 
     def __copy__(self) -> JSONReader:
         twin: JSONReader = object.__new__(type(self))

@@ -5,25 +5,30 @@ share a task, so there are at most as many tasks a value as the schema has place
 A task that has failed tells those that asked (`_Asker`): a part of `allOf` fails the whole, the last branch of
 `anyOf` that was left fails it, a value fails its object. Once the root has failed, the document is lost.
 
-A key that stands twice leaves its object undecided, as the last value counts (RFC 8259, section 4): the validator
-judges it at the end.
+A wrong value fails at once, although a later value of the same key would replace it (RFC 8259, section 4, leaves
+open which counts). A key that stands twice leaves its object undecided: the validator judges it at the end, by
+its last value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from streamval.structured.json_events import JSONEvent, OpenString, path_of
-from streamval.structured.schema_nodes import (
+from streamval.structured.schema_beginnings import excluded, impossible, may_still_fail
+from streamval.structured.schema_nodes import Group, Node, Switch, Verdict, written
+from streamval.structured.schema_scalar import (
     Known,
-    Node,
-    Verdict,
+    Reason,
     any_of,
     nearest,
     one_of,
     scalar,
-    written,
+    why_not,
+    why_not_one,
 )
 
 QUESTIONS, QUESTIONS_A_VALUE = 500_000, 64
@@ -39,11 +44,11 @@ class _Asker:
     def __init__(self, task: _Task | None) -> None:
         self.task = task
 
-    def failed(self, judge: SchemaJudge, why: str) -> None:
+    def failed(self, judge: SchemaJudge, why: Reason) -> None:
         """Take a failure, which may come before the value is complete."""
         judge.fail(self.task, why)
 
-    def answered(self, judge: SchemaJudge, verdict: Verdict, why: str) -> None:
+    def answered(self, judge: SchemaJudge, verdict: Verdict, why: Reason) -> None:
         """Take the verdict on a value that is complete."""
         if verdict is False:
             self.failed(judge, why)
@@ -59,13 +64,13 @@ class _Branch(_Asker):
     def __init__(self, task: _Task, count: int) -> None:
         super().__init__(task)
         self.left = count
-        self.whys: list[str] = []
+        self.whys: list[Reason] = []
 
-    def failed(self, judge: SchemaJudge, why: str) -> None:
+    def failed(self, judge: SchemaJudge, why: Reason) -> None:
         self.left -= 1
         self.whys.append(why)
         if self.left == 0:
-            judge.fail(self.task, nearest(self.whys))
+            judge.fail(self.task, partial(str, nearest(self.whys)))
 
 
 class _WhenThere(_Asker):
@@ -77,7 +82,7 @@ class _WhenThere(_Asker):
         super().__init__(task)
         self.keys, self.key = keys, key
 
-    def failed(self, judge: SchemaJudge, why: str) -> None:
+    def failed(self, judge: SchemaJudge, why: Reason) -> None:
         if self.key in self.keys:
             judge.fail(self.task, why)
 
@@ -87,97 +92,96 @@ class _Noted(_Asker):
 
     __slots__ = ("answers", "at")
 
-    def __init__(
-        self, task: _Task, answers: dict[str | int, tuple[Verdict, str]], at: str | int
-    ) -> None:
+    def __init__(self, task: _Task, answers: _Answers, at: str | int) -> None:
         super().__init__(task)
         self.answers, self.at = answers, at
 
-    def failed(self, judge: SchemaJudge, why: str) -> None:
+    def failed(self, judge: SchemaJudge, why: Reason) -> None:
         self.answers[self.at] = False, why
 
-    def answered(self, judge: SchemaJudge, verdict: Verdict, why: str) -> None:
+    def answered(self, judge: SchemaJudge, verdict: Verdict, why: Reason) -> None:
         self.answers[self.at] = verdict, why
         assert self.task is not None
         most = self.task.node.most if self.answers is self.task.contained else None
         if verdict and most is not None and _count(self.answers, wanted=True) > most:
-            judge.fail(self.task, f"{why}: more than {most} items match `contains`")
+            judge.fail(self.task, lambda: f"{why()}: more than {most} items match `contains`")
 
 
-def _count(answers: dict[str | int, tuple[Verdict, str]], *, wanted: Verdict) -> int:
+_Answers: TypeAlias = dict["str | int", tuple[Verdict, Reason]]
+
+
+def _count(answers: _Answers, *, wanted: Verdict) -> int:
     return sum(verdict is wanted for verdict, _ in answers.values())
 
 
 class _Task:
-    """A node, asked about an object or array that is being written."""
+    """A node, asked about an object or array that is being written. What it has no part for stays empty."""
 
-    __slots__ = (
-        *(
-            "node",
-            "askers",
-            "around",
-            "failed",
-            "why",
-            "unsure",
-            "verdict",
-            "same",
-            "groups",
-            "ones",
-        ),
-        *("nots", "condition", "dependent", "contained", "others"),
-    )
+    failed = False
+    why: Reason = str
+    verdict: Any = None
+    asked = False
+    same: tuple[_Task, ...] = ()
+    groups: tuple[list[_Task], ...] = ()
+    ones: tuple[list[_Task], ...] = ()
+    nots: tuple[_Task, ...] = ()
+    condition: tuple[_Task, _Task | None, _Task | None] | None = None
+    dependent: Mapping[str, _Task] = MappingProxyType({})
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.unsure = node.partial
         self.askers: list[_Asker] = []  # tasks about the same value
         self.around: list[_Asker] = []  # tasks about the object or array around it
-        self.failed = False
-        self.why = ""
-        self.unsure = node.partial
-        self.verdict: Any = _NOT_YET
-        self.same: list[_Task] = []
-        self.groups: list[list[_Task]] = []
-        self.ones: list[list[_Task]] = []
-        self.nots: list[_Task] = []
-        self.condition: tuple[_Task, _Task | None, _Task | None] | None = None
-        self.dependent: dict[str, _Task] = {}
-        self.contained: dict[str | int, tuple[Verdict, str]] = {}
-        self.others: dict[str | int, tuple[Verdict, str]] = {}
+        if node.contains is not None or node.other_keys is not None or node.other_items is not None:
+            self.contained: _Answers = {}
+            self.others: _Answers = {}
 
 
-_NOT_YET = object()
+class _Waiting(NamedTuple):
+    """A group whose branches are chosen by the value of its first key (`Group.switch`)."""
+
+    task: _Task
+    group: Group
+    switch: Switch
+    branch: _Branch
+    made: list[_Task]
 
 
 class _Open:
     """An object or array that is being written, with the tasks about it."""
-
-    __slots__ = ("count", "duplicate", "is_object", "key", "keys", "path", "seen", "tasks", "value")
 
     def __init__(self, path: str, *, is_object: bool) -> None:
         self.path = path
         self.value: Any = None  # kept only where a node compares it: `enum`, `const`, `uniqueItems`
         self.is_object = is_object
         self.tasks: dict[int, _Task] = {}
+        self.waiting: list[_Waiting] = []
         self.keys: set[str] = set()
         self.key = ""
         self.count = 0
         self.duplicate = False
         self.seen: set[str] = set()  # items, where they must be unique
+        self._alive: list[_Task] = []
 
     @property
     def kind(self) -> str:
         return "object" if self.is_object else "array"
 
-    def at(self) -> str | int:
-        """Return the key or index of the value that is due."""
-        return self.key if self.is_object else self.count
-
     def child_path(self) -> str:
-        return path_of(self.path, self.at())
+        return path_of(self.path, self.key if self.is_object else self.count)
 
-    def alive(self) -> Iterator[_Task]:
-        """Yield the tasks that have not failed."""
-        return (task for task in list(self.tasks.values()) if not task.failed)
+    def add(self, task: _Task) -> None:
+        self.tasks[id(task.node)] = task
+        self._alive.append(task)
+
+    def alive(self) -> list[_Task]:
+        """Return the tasks that have not failed."""
+        self._alive = [task for task in self._alive if not task.failed]
+        return self._alive
+
+
+_Due: TypeAlias = list[tuple[Node, list[_Asker]]]
 
 
 class SchemaJudge:
@@ -195,7 +199,10 @@ class SchemaJudge:
         self._root = root
         self._open: list[_Open] = []
         self._left = QUESTIONS
-        self._failures: list[tuple[_Task | None, str]] = []
+        self._failures: list[tuple[_Task | None, Reason]] = []
+        # The nodes that are asked about the value that is due, and those of them that its beginning may yet fail.
+        self._next: _Due | None = None
+        self._undecided: _Due | None = None
         self.complaint: str | None = None
         self.verdict: Verdict = None
 
@@ -211,72 +218,107 @@ class SchemaJudge:
         self._left += QUESTIONS_A_VALUE
         if self._left < 0:  # only the brackets are counted from here on
             self._give_up(event)
-        elif event.kind == "key":
-            self._key(event.value)
-        elif event.kind == "end":
-            self._end()
-        elif event.kind == "value":
-            self._value(event.value)
-        else:
-            self._start(event.path, is_object=event.kind == "start_object")
+            return None
+        depth = len(self._open)
+        try:
+            if event.kind == "key":
+                self._key(event.value)
+            elif event.kind == "end":
+                self._end()
+            elif event.kind == "value":
+                self._value(event.value, event.path)
+            else:
+                self._start(event.path, is_object=event.kind == "start_object")
+        except RecursionError:  # hundreds of references that lead to each other
+            del self._open[depth:]
+            self._give_up(event, ended=len(self._open) < depth)
+        self._next = self._undecided = None
         return self.complaint
 
-    def begun(self, string: OpenString) -> str | None:
-        """Take the beginning of a string that has not ended."""
-        for node, askers in self._due() if self._left >= 0 else ():
-            if why := _impossible(node, string, set()):
-                path = self._open[-1].child_path() if self._open else "$"
+    def begun(self, beginning: OpenString | str) -> str | None:
+        """Take the beginning of a string, or of a number or word, that has not ended."""
+        if self._left < 0:
+            return None
+        top = self._open[-1] if self._open else None
+        for one in top.waiting if top is not None and isinstance(beginning, OpenString) else ():
+            if not one.switch.may_begin(beginning):
+                self.fail(one.task, self._here("no branch allows what begins here"))
+        undecided = []
+        for node, askers in self._due() if self._undecided is None else self._undecided:
+            if why := impossible(node, beginning, set()):
+                reason = self._here(why)
                 for asker in askers:
-                    asker.failed(self, f"{path}: {why}")
+                    asker.failed(self, reason)
+            elif may_still_fail(node):
+                undecided.append((node, askers))
+        self._undecided = undecided
         return self.complaint
 
-    def fail(self, task: _Task | None, why: str) -> None:
+    def fail(self, task: _Task | None, why: Reason) -> None:
         """Note that a task has failed; without one, the document."""
         self._failures.append((task, why))
         if (
             len(self._failures) > 1
-        ):  # one that follows from another: no recursion, as documents nest deeply
+        ):  # one that follows from another: no recursion, as documents nest
             return
         for one, reason in self._failures:
             if one is None:
-                self.complaint = self.complaint or reason
+                self.complaint = self.complaint or reason()
             elif not one.failed:
                 one.failed, one.why = True, reason
                 for asker in (*one.askers, *one.around):
                     asker.failed(self, reason)
         self._failures.clear()
 
-    def _give_up(self, event: JSONEvent) -> None:
+    def _here(self, why: str) -> Reason:
+        path = self._open[-1].child_path() if self._open else "$"
+        return lambda: f"{path}: {why}"
+
+    def _give_up(self, event: JSONEvent, *, ended: bool = False) -> None:
         self._left = -(10**12)
         if event.kind.startswith("start"):
             self._open.append(_Open(event.path, is_object=event.kind == "start_object"))
-        elif event.kind == "end":
+        elif event.kind == "end" and not ended:
             self._open.pop()
 
-    def _due(self) -> list[tuple[Node, list[_Asker]]]:
-        """Return the nodes that are asked about the next value, each with those who ask."""
+    def _due(self) -> _Due:
+        """Return the nodes that are asked about the next value, which has begun, each with those who ask."""
+        if self._next is None:
+            self._next = self._asked_next()
+            self._left -= len(self._next)
+        return self._next
+
+    def _asked_next(self) -> _Due:
         if not self._open:
             return [(self._root, [_Asker(None)])]
         top = self._open[-1]
-        if top.duplicate or not top.tasks:
+        if top.duplicate:
             return []
         due: dict[int, tuple[Node, list[_Asker]]] = {}
-        at = top.at()
 
         def ask(node: Node, asker: _Asker) -> None:
-            due.setdefault(id(node), (node, []))[1].append(asker)
+            known = due.get(id(node))
+            if known is None:
+                due[id(node)] = node, [asker]
+            else:
+                known[1].append(asker)
 
+        at: str | int = top.key if top.is_object else top.count
         for task in top.alive():
-            node, known = task.node, False
-            for part in node.under(at) if isinstance(at, str) else node.at(at):
-                known = True
+            node = task.node
+            parts = node.under(at) if isinstance(at, str) else node.at(at)
+            for part in parts:
                 ask(part, _Asker(task))
-            if not top.is_object and node.contains is not None:
-                ask(node.contains, _Noted(task, task.contained, at))
-            others = node.other_keys if top.is_object else node.other_items
-            if others is not None and not known:
+            if isinstance(at, str):
+                others = node.other_keys
+            else:
+                others = node.other_items
+                if node.most_items is not None and at >= node.most_items:
+                    self.fail(task, partial(_too_many, top.path, node.most_items, "items"))
+                if node.contains is not None:
+                    ask(node.contains, _Noted(task, task.contained, at))
+            if others is not None and not parts:
                 ask(others, _Noted(task, task.others, at))
-        self._left -= len(due)
         return list(due.values())
 
     # What comes
@@ -289,36 +331,43 @@ class SchemaJudge:
                 task.unsure = True
         top.key = key
         top.keys.add(key)
-        if top.duplicate:
-            return
-        for task in top.alive():
-            node = task.node
-            if node.most_keys is not None and len(top.keys) > node.most_keys:
-                self.fail(task, f"{top.child_path()}: there are more than {node.most_keys} keys")
-            if node.names is not None:
-                verdict, why = scalar(node.names, key)
-                if verdict is False:
-                    self.fail(task, f"{top.child_path()}: as a key, {why}")
-                task.unsure |= verdict is None
-            if (dependent := task.dependent.get(key)) is not None and dependent.failed:
-                self.fail(task, dependent.why)
-            if any(part.never for part in node.under(key)):
-                self.fail(task, f"{top.child_path()}: the key {key!r} is not allowed")
+        self._choose_by_key(top)
+        if not top.duplicate:
+            for task in top.alive():
+                self._judge_key(top, task)
 
-    def _value(self, value: Any) -> None:
-        """Take a scalar."""
-        due = self._due()
-        if due:
-            path = self._open[-1].child_path() if self._open else "$"
-        for node, askers in due:
+    def _judge_key(self, top: _Open, task: _Task) -> None:
+        node, key = task.node, top.key
+        if node.most_keys is not None and len(top.keys) > node.most_keys:
+            self.fail(task, partial(_too_many, top.child_path(), node.most_keys, "keys"))
+        if node.names is not None:
             known: Known = {}
-            verdict, why = scalar(node, value, known)
+            verdict = scalar(node.names, key, known)
+            if verdict is False:
+                why = why_not(node.names, key, known)
+                self.fail(task, self._here(f"as a key, {why}"))
+            task.unsure |= verdict is None
+        if (dependent := task.dependent.get(key)) is not None and dependent.failed:
+            self.fail(task, dependent.why)
+        for part in node.under(key):
+            if part.never:
+                self.fail(task, self._here(f"the key {key!r} is not allowed"))
+
+    def _value(self, value: Any, path: str) -> None:
+        """Take a scalar."""
+        top = self._open[-1] if self._open else None
+        if top is not None:
+            self._choose(top, top.waiting, lambda one: one.switch.chosen(value))
+        for node, askers in self._due():
+            known: Known = {}
+            verdict = scalar(node, value, known)
             self._left -= len(known)
-            if not self._open:
+            if top is None:
                 self.verdict = verdict
+            why = partial(_of_scalar, path, node, value, known)
             for asker in askers:
-                asker.answered(self, verdict, f"{path}: {why}")
-        self._next(value)
+                asker.answered(self, verdict, why)
+        self._go_on(value)
 
     def _keep(self, value: Any) -> None:
         """Add a value to the one around it, where that is kept."""
@@ -329,6 +378,9 @@ class SchemaJudge:
             around.append(value)
 
     def _start(self, path: str, *, is_object: bool) -> None:
+        around = self._open[-1] if self._open else None
+        if around is not None:
+            self._choose_all(around)
         opened = _Open(path, is_object=is_object)
         for node, askers in self._due():
             task = self._task(opened, node)
@@ -336,7 +388,6 @@ class SchemaJudge:
             if task.failed:
                 for asker in askers:
                     asker.failed(self, task.why)
-        around = self._open[-1] if self._open else None
         compared = any(task.node.choices is not None or task.node.unique for task in opened.alive())
         items = around is not None and any(task.node.unique for task in around.alive())
         if compared or items or (around is not None and around.value is not None):
@@ -344,7 +395,9 @@ class SchemaJudge:
         self._open.append(opened)
 
     def _end(self) -> None:
-        ended = self._open.pop()
+        ended = self._open[-1]
+        self._choose_all(ended)
+        self._open.pop()
         tasks = list(ended.tasks.values())
         if not ended.duplicate:
             for task in ended.alive():
@@ -354,11 +407,12 @@ class SchemaJudge:
         if not self._open:
             self.verdict = tasks[0].verdict
         for task in tasks:
+            why = task.why if task.failed else partial(str, ended.path)
             for asker in task.around:
-                asker.answered(self, task.verdict, task.why or ended.path)
-        self._next(ended.value)
+                asker.answered(self, task.verdict, why)
+        self._go_on(ended.value)
 
-    def _next(self, value: Any) -> None:
+    def _go_on(self, value: Any) -> None:
         """Go on behind a value. One that is not kept is `None`."""
         self._keep(value)
         if not self._open or self._open[-1].is_object:
@@ -369,13 +423,40 @@ class SchemaJudge:
             item = written(value)
             for task in unique:
                 if item in top.seen:
-                    self.fail(task, f"{top.child_path()}: the item {item:.60} stands twice")
+                    self.fail(task, self._here(f"the item {item:.60} stands twice"))
             top.seen.add(item)
         top.count += 1
-        for task in top.alive():
-            most = task.node.most_items
-            if most is not None and top.count > most:
-                self.fail(task, f"{top.path}: there are more than {most} items")
+
+    # Branches that the first key chooses
+
+    def _choose_all(self, top: _Open) -> None:
+        """Ask every branch, as nothing chooses among them: an empty object, or a value that is no scalar."""
+        self._choose(top, top.waiting, lambda one: one.group)
+
+    def _choose_by_key(self, top: _Open) -> None:
+        """Ask the branches that allow a first key, but for those that its value chooses."""
+        now = [one for one in top.waiting if one.switch.key != top.key]
+        self._choose(top, now, lambda one: one.switch.allowing(top.key))
+
+    def _choose(
+        self, top: _Open, now: list[_Waiting], chosen_of: Callable[[_Waiting], list[Node]]
+    ) -> None:
+        if not now:
+            return
+        top.waiting = [one for one in top.waiting if one not in now]
+        for one in now:
+            chosen, before = chosen_of(one), len(top.tasks)
+            if len(chosen) < len(one.group):
+                why = self._here("no branch allows what stands here")
+                one.branch.whys.append(why)
+                one.branch.left -= len(one.group) - len(chosen)
+                if not chosen:
+                    self.fail(one.task, why)
+            one.made.extend(self._asked(top, part, one.branch) for part in chosen)
+            if top.keys:  # the branches have not been asked about the key
+                for task in list(top.tasks.values())[before:]:
+                    self._judge_key(top, task)
+        self._next = self._undecided = None
 
     # Tasks
 
@@ -384,17 +465,27 @@ class SchemaJudge:
         if (known := opened.tasks.get(id(node))) is not None:
             return known
         self._left -= 1
-        task = opened.tasks[id(node)] = _Task(node)
-        if why := _excluded(node, opened):
-            task.failed, task.why = True, f"{opened.path}: {why}"
+        task = _Task(node)
+        opened.add(task)
+        if why := excluded(node, opened.kind):
+            task.failed, task.why = True, lambda: f"{opened.path}: {why}"
             return task
-        for part in node.same:
-            task.same.append(self._asked(opened, part, _Asker(task)))
-        for made, groups in ((task.groups, node.any_of), (task.ones, node.one_of)):
-            for group in groups:
-                branch = _Branch(task, len(group))
-                made.append([self._asked(opened, part, branch) for part in group])
-        task.nots = [self._task(opened, part) for part in node.nots]
+        if not node.is_leaf:
+            self._ask_parts(opened, task)
+        if node.dependent:
+            task.dependent = {
+                key: self._asked(opened, part, _WhenThere(task, opened.keys, key))
+                for key, part in node.dependent.items()
+            }
+        return task
+
+    def _ask_parts(self, opened: _Open, task: _Task) -> None:
+        """Ask the parts of a node about the same value."""
+        node = task.node
+        task.same = tuple(self._asked(opened, part, _Asker(task)) for part in node.same)
+        task.groups = tuple(self._group(opened, task, group) for group in node.any_of)
+        task.ones = tuple(self._group(opened, task, group) for group in node.one_of)
+        task.nots = tuple(self._task(opened, part) for part in node.nots)
         if node.condition is not None:
             condition, then, other = node.condition
             neither = _Branch(task, 2)  # neither the condition nor `else`
@@ -403,10 +494,14 @@ class SchemaJudge:
                 None if then is None else self._task(opened, then),
                 None if other is None else self._asked(opened, other, neither),
             )
-        for key, part in node.dependent.items():
-            asker = _WhenThere(task, opened.keys, key)
-            task.dependent[key] = self._asked(opened, part, asker)
-        return task
+
+    def _group(self, opened: _Open, task: _Task, group: Group) -> list[_Task]:
+        branch = _Branch(task, len(group))
+        if group.switch is None or not opened.is_object:
+            return [self._asked(opened, part, branch) for part in group]
+        made: list[_Task] = []
+        opened.waiting.append(_Waiting(task, group, group.switch, branch, made))
+        return made
 
     def _asked(self, opened: _Open, node: Node, asker: _Asker) -> _Task:
         task = self._task(opened, node)
@@ -424,9 +519,9 @@ class SchemaJudge:
             needed = [*node.required]
             for key, names in node.needs.items():
                 needed += names if key in ended.keys else ()
-            missing = [key for key in needed if key not in ended.keys]
-            if missing:
-                why = f"the key {missing[0]!r} is missing"
+            missing = next((key for key in needed if key not in ended.keys), None)
+            if missing is not None:
+                why = f"the key {missing!r} is missing"
             elif len(ended.keys) < node.fewest_keys:
                 why = f"there are {len(ended.keys)} of at least {node.fewest_keys} keys"
         elif ended.count < node.fewest_items:
@@ -439,58 +534,77 @@ class SchemaJudge:
                 node.most is not None and sure + maybe > node.most
             )
         if why:
-            self.fail(task, f"{ended.path}: {why}")
+            self.fail(task, lambda: f"{ended.path}: {why}")
 
     def _result(self, ended: _Open, task: _Task) -> Verdict:
         """Return whether a value that is complete meets a node."""
-        if task.verdict is _NOT_YET:
-            task.verdict = True  # while it is asked: references may lead in a circle
-            verdict: Verdict = False
-            if not task.failed:
-                said = list(self._said(ended, task))
-                said += self._of_others(ended, task)
-                wrong = next((why for one, why in said if one is False), None)
-                if wrong is not None:
-                    self.fail(task, wrong or f"{ended.path}: it is what `not` excludes")
-                else:
-                    verdict = None if task.unsure or any(one is None for one, _ in said) else True
-            task.verdict = verdict
+        if not task.asked:
+            task.asked, task.verdict = (
+                True,
+                True,
+            )  # while it is asked: references may lead in a circle
+            task.verdict = self._whole(ended, task)
         result: Verdict = task.verdict
         return result
 
-    def _said(self, ended: _Open, task: _Task) -> Iterator[tuple[Verdict, str]]:
+    def _whole(self, ended: _Open, task: _Task) -> Verdict:
+        if task.failed:
+            return False
+        verdict: Verdict = None if task.unsure else True
+        for said, why in self._said(ended, task):
+            if said is False:
+                self.fail(
+                    task, partial(str, why())
+                )  # now, as reasons in reasons would be asked again and again
+                return False
+            verdict = verdict and said
+        return verdict
+
+    def _said(self, ended: _Open, task: _Task) -> Iterator[tuple[Verdict, Reason]]:
         """Yield what the parts of a node say of a value that is complete, each of which must not be false."""
 
-        def of(one: _Task) -> tuple[Verdict, str]:
-            return self._result(ended, one), one.why
+        def of(one: _Task) -> Verdict:
+            return self._result(ended, one)
 
-        for one in (*task.same, *(one for key, one in task.dependent.items() if key in ended.keys)):
-            yield of(one)
+        for one in task.same:
+            yield of(one), one.why
+        for key, one in task.dependent.items():
+            if key in ended.keys:
+                yield of(one), one.why
         for group in task.groups:
-            yield any_of([of(one) for one in group])
+            yield any_of(map(of, group)), partial(nearest, (one.why for one in group))
         for group in task.ones:
-            verdict, why = one_of([of(one) for one in group], f"the {ended.kind}")
-            yield verdict, why if why.startswith("$") else f"{ended.path}: {why}"
+            said = [of(one) for one in group]
+            shown = f"{ended.path}: the {ended.kind}"
+            yield one_of(said), partial(why_not_one, said, shown, (one.why for one in group))
         for one in task.nots:
-            verdict, _ = of(one)
-            yield None if verdict is None else not verdict, ""
+            verdict = of(one)
+            excluded = None if verdict is None else not verdict
+            yield excluded, lambda: f"{ended.path}: it is what `not` excludes"
         if task.condition is not None:
             condition, then, other = task.condition
-            verdict, _ = of(condition)
+            verdict = of(condition)
             if verdict is None:
-                yield None, ""
+                yield None, str
             elif (chosen := then if verdict else other) is not None:
-                yield of(chosen)
+                yield of(chosen), chosen.why
+        yield from self._of_others(ended, task)
 
-    def _of_others(self, ended: _Open, task: _Task) -> list[tuple[Verdict, str]]:
-        """Return what `unevaluated…` says of each value that nothing else has evaluated."""
+    def _of_others(self, ended: _Open, task: _Task) -> Iterator[tuple[Verdict, Reason]]:
+        """Yield what `unevaluated…` says of each value that nothing else has evaluated."""
         node = task.node.other_keys if ended.is_object else task.node.other_items
         if node is None:
-            return []
+            return
         evaluated = self._evaluated(ended, task, set())
         if evaluated is None:
-            return [(None, "")]
-        return [answer for at, answer in task.others.items() if at not in evaluated]
+            yield None, str
+            return
+        for at, (verdict, why) in task.others.items():
+            if at not in evaluated:
+                path = path_of(ended.path, at)
+                what = "key" if ended.is_object else "item"
+                none = partial(str, f"{path}: the {what} {at!r} is not allowed")
+                yield verdict, none if node.never else why
 
     def _evaluated(self, ended: _Open, task: _Task, asked: set[int]) -> set[str | int] | None:
         """Return the keys or indexes that a task and its parts have evaluated; `None` where that is not decided."""
@@ -527,51 +641,17 @@ def _own(ended: _Open, task: _Task) -> set[str | int]:
     """Return the keys or indexes that a node itself has evaluated."""
     node = task.node
     if ended.is_object:
-        return {key for key in ended.keys if any(True for _ in node.under(key))}
-    evaluated: set[str | int] = {at for at in range(ended.count) if any(True for _ in node.at(at))}
+        return {key for key in ended.keys if node.under(key)}
+    evaluated: set[str | int] = {at for at in range(ended.count) if node.at(at)}
     if node.contains_evaluates:
         evaluated |= {at for at, (verdict, _) in task.contained.items() if verdict}
     return evaluated
 
 
-def _excluded(node: Node, opened: _Open) -> str:
-    """Return why an object or array cannot meet a node, whatever is in it; empty if it may."""
-    if node.never:
-        return "no value is allowed here"
-    if not node.takes(opened.kind):
-        return f"an {opened.kind} is not of type {' or '.join(sorted(node.types or ()))}"
-    bracket = "{" if opened.is_object else "["
-    if node.choices is not None and not any(one.startswith(bracket) for one in node.choices):
-        return f"an {opened.kind} is none of the allowed values"
-    return ""
+def _too_many(path: str, most: int, what: str) -> str:
+    return f"{path}: there are more than {most} {what}"
 
 
-def _impossible(node: Node, string: OpenString, asked: set[int]) -> str:
-    """Return why no string with this beginning meets a node; empty if one may."""
-    if id(node) in asked:
-        return ""
-    asked.add(id(node))
-    why = _no_string(node, string)
-    for part in node.same:
-        why = why or _impossible(part, string, asked)
-    for group in (*node.any_of, *node.one_of):
-        if not why:
-            # Each with its own memory, as a node that was asked about before may have excluded the string.
-            whys = [_impossible(part, string, {id(node)}) for part in group]
-            why = nearest(whys) if all(whys) else ""
-    return why
-
-
-def _no_string(node: Node, string: OpenString) -> str:
-    if node.never:
-        return "no value is allowed here"
-    if not node.takes("string"):
-        return f"a string is not of type {' or '.join(sorted(node.types or ()))}"
-    if string.escaped:  # an escape may stand for any character
-        return ""
-    if node.longest is not None and string.size > node.longest:
-        return f"the string has more than {node.longest} characters"
-    head = written(string.head)[:-1]
-    if node.choices is not None and not any(one.startswith(head) for one in node.choices):
-        return f"no allowed string begins with {head[:60]}"
-    return ""
+def _of_scalar(path: str, node: Node, value: Any, known: Known) -> str:
+    why = why_not(node, value, known)
+    return f"{path}: {why}" if why else path

@@ -223,11 +223,7 @@ def test_a_schema_that_cannot_be_used_refuses_the_calls_of_its_tool_only():
 
 @pytest.mark.parametrize(
     "schema",
-    [
-        {"pattern": "(a+)+$"},
-        {"$ref": "http://127.0.0.1:1/schema.json"},
-        {"$ref": "#/nowhere"},
-    ],
+    [{"pattern": "(a+)+$"}, {"$ref": "http://127.0.0.1:1/schema.json"}, {"$ref": "#/nowhere"}],
 )
 async def test_a_schema_that_means_harm_costs_no_time_and_fetches_nothing(schema):
     tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
