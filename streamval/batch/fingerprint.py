@@ -34,6 +34,7 @@ from streamval.backends.base import Backend
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
 from streamval.requirements.base import Requirement
+from streamval.structured.json_schema import JSONSchema
 from streamval.structured.schema import Schema
 
 _LIVE = re.compile(
@@ -216,7 +217,8 @@ _KINDS: tuple[tuple[Any, Callable[[Any, int], Any]], ...] = (
     (enum.Enum, lambda value, _: f"{type(value).__qualname__}.{value.name}"),
     ((PurePath, Decimal, date, time, timedelta, UUID), lambda value, _: str(value)),
     (ModuleType, lambda value, _: value.__name__),
-    (Schema, lambda value, depth: _of_type(value.type, depth)),
+    (JSONSchema, lambda value, _: [value.written, value.asserts_formats, value.text_around]),
+    (Schema, lambda value, depth: [_of_type(value.type, depth), value.text_around]),
     ((type, GenericAlias, UnionType, type(Union[int, str])), _of_type),  # noqa: UP007  typing's own
     (Mapping, _of_mapping),
     (AbstractSet, lambda value, depth: sorted((_plain(each, depth) for each in value), key=str)),

@@ -163,7 +163,7 @@ class Call:
         pipeline = Pipeline(
             contract.backend_for(self.owner),
             requirements=[self._holds(stage, wanted, condition, kept)],
-            format=wanted.schema.type,
+            format=wanted.schema,
             retry=remedy,
         )
         prompt = question.asked(errors)

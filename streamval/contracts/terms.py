@@ -71,7 +71,7 @@ class Typed(Generic[T]):
         self._native = not (isinstance(annotation, type) and issubclass(annotation, BaseModel))
         self._checks: TypeAdapter[T] = Schema(annotation).adapter
         model = create_model(self.name, value=(annotation, ...)) if self._native else annotation
-        self.schema: Schema[BaseModel] = Schema(model)
+        self.schema: Schema[BaseModel] = Schema(model, text_around=True)
 
     def complaint(self, value: Any) -> str | None:
         """Return why a value is not of the type; `None` if it is."""

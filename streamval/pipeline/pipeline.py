@@ -35,8 +35,7 @@ from streamval.pipeline.repair import Repair
 from streamval.pipeline.run import Run
 from streamval.pipeline.settings import Settings
 from streamval.requirements.base import Requirement, as_requirements
-from streamval.requirements.schema import matches
-from streamval.structured.json_schema import JSONSchema
+from streamval.requirements.schema import MatchesSchema, matches
 from streamval.structured.schema import Schema
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of
@@ -79,8 +78,8 @@ class Pipeline(Generic[T]):
         options: For each generation: `temperature`, `seed`, `max_tokens` and other options of the
             backend. They override the backend's own.
         format: A pydantic model, or any type that pydantic knows, that the output is to be an
-            instance of; or a JSON Schema that it is to meet: a mapping, a boolean, or a `JSONSchema`, which has
-            options. The backend is asked for its schema where it can do that; it is checked
+            instance of; or a JSON Schema that it is to meet: a mapping or a boolean; or what
+            `requirements.matches` makes of either, which has options. The backend is asked for its schema where it can do that; it is checked
             anyway, by one more requirement (`requirements.matches`), the last one. Each value
             is emitted as a `PartialObjectEvent` when it completes. The result has the instance as
             `parsed`.
@@ -115,7 +114,7 @@ class Pipeline(Generic[T]):
         chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
         validation_backend: Backend | str | None = None,
         options: Mapping[str, Any] | None = None,
-        format: type[T] | Mapping[str, Any] | bool | JSONSchema | None = None,
+        format: type[T] | Mapping[str, Any] | bool | Schema[T] | MatchesSchema | None = None,
     ) -> None:
         _check(retry, max_pending_chunks, stall_timeout)
         if retry is not None and retry.requirements is not None:
@@ -123,7 +122,7 @@ class Pipeline(Generic[T]):
         judges = as_requirements(requirements)
         schema: Schema[Any] | None = None
         if format is not None:
-            matching = matches(format)
+            matching = format if isinstance(format, MatchesSchema) else matches(format)
             schema = matching.schema
             judges += (matching,)
             if schema.is_scalar:

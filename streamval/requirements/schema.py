@@ -25,7 +25,7 @@ class MatchesSchema(ChunkRule):
 
     Chunks are unknown until the JSON is complete and valid, so with ``hold=True`` nothing is
     delivered before. Takes chunks of any kind; with ``chunking=None`` it judges each delta. Text
-    around the JSON, such as a preamble or a code fence, is skipped.
+    around the JSON, such as a preamble or a code fence, is a failure, unless `text_around` was asked for.
     """
 
     judges = str
@@ -96,7 +96,7 @@ def matches(
     description: str | None = None,
     *,
     assert_formats: bool = False,
-    text_around: bool | None = None,
+    text_around: bool = False,
     **options: Any,
 ) -> MatchesSchema:
     """Require JSON for a pydantic model, any type that pydantic knows, or a JSON Schema.
@@ -105,8 +105,7 @@ def matches(
         wanted: The type, or a JSON Schema as a mapping or a boolean.
         description: What is required, in words; by default made of the type's name.
         assert_formats: Whether a JSON Schema's `format` is an assertion.
-        text_around: Whether text before and behind the JSON is skipped. By default it is skipped for a
-            type, and a failure for a JSON Schema.
+        text_around: Whether text before and behind the JSON is skipped, such as a code fence.
 
     Raises:
         UsageError: If pydantic does not know the type, or the JSON Schema cannot be used.
@@ -115,7 +114,7 @@ def matches(
         >>> matches(list[int]).description
         'the output is JSON for list[int]'
     """
-    schema = schema_of(wanted, assert_formats=assert_formats, text_around=bool(text_around))
+    schema = schema_of(wanted, assert_formats=assert_formats, text_around=text_around)
     return MatchesSchema(schema, description or f"the output is JSON for {schema.name}", **options)
 
 

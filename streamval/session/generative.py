@@ -92,7 +92,9 @@ class Generative(Generic[R]):
         if clash := taken & set(self._signature.parameters):
             raise UsageError(f"{self.__name__} cannot have a parameter called {min(clash)!r}")
         self._returns = inspect.formatannotation(returns)
-        self._schema: Schema[BaseModel] = Schema(create_model("Response", result=(returns, ...)))
+        self._schema: Schema[BaseModel] = Schema(
+            create_model("Response", result=(returns, ...)), text_around=True
+        )
 
     def __call__(
         self,
@@ -167,7 +169,7 @@ class Generative(Generic[R]):
             ),
             requirements=judges,
             strategy=strategy,
-            format=self._schema.type,
+            format=self._schema,
             model_options=model_options,
             return_sampling_results=True,
         )

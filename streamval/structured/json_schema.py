@@ -11,10 +11,10 @@ import jsonschema_rs
 from referencing.exceptions import Unresolvable
 
 from streamval.errors import UsageError
-from streamval.structured.json_events import JSONEvent, OpenString, Reading, Root, path_of
-from streamval.structured.opening import unfenced
-from streamval.structured.reader import JSONReader, json_in
+from streamval.structured.json_events import JSONEvent, OpenString, Root, path_of
+from streamval.structured.reader import JSONReader
 from streamval.structured.schema import Schema, SchemaWatch
+from streamval.structured.schema_beginnings import excluded
 from streamval.structured.schema_compiler import Compiler
 from streamval.structured.schema_cost import may_take_long
 from streamval.structured.schema_judge import SchemaJudge
@@ -53,7 +53,7 @@ class JSONSchema(Schema[Any]):
     ) -> None:
         self.type: Any = wanted
         self.text_around = text_around
-        self._formats = assert_formats
+        self.asserts_formats = assert_formats
         try:
             written = json.dumps(wanted)
             if len(written) > MAX_SCHEMA:
@@ -87,7 +87,7 @@ class JSONSchema(Schema[Any]):
 
     @property
     def name(self) -> str:
-        """Its title, or what it is."""
+        """Its title, or words for messages."""
         title = self.type.get("title") if isinstance(self.type, Mapping) else None
         return str(title)[:100] if title else "a JSON Schema"
 
@@ -116,14 +116,22 @@ class JSONSchema(Schema[Any]):
                 waiting += node.same
         return kinds
 
+    @property
+    def written(self) -> str:
+        """The schema as JSON that is the same for equal schemas."""
+        return json.dumps(self.type, sort_keys=True)
+
+    def no_place_for(self, kind: Root) -> str:
+        """Return why the JSON can be no object, or no array."""
+        return excluded(self.node, kind) or f"an {kind} is not allowed"
+
     def parse(self, text: str) -> Any:
         """Return the value in a text.
 
         Raises:
             ValueError: If there is none that meets the schema.
         """
-        if self.text_around:
-            text = unfenced(text) if self.is_scalar else json_in(text, self.root)
+        text = self.json_in(text)
         value = json.loads(text, parse_constant=_no_number)
         if self._is_costly:
             judged = SchemaJudge(self.node)
@@ -226,7 +234,6 @@ class JSONSchemaWatch(SchemaWatch):
     def __init__(self, schema: JSONSchema) -> None:
         super().__init__(schema)
         self._judged = SchemaJudge(schema.node)
-        self._has_begun = False
 
     def feed(self, text: str) -> str | None:
         """Take the next piece of text; return the complaint about it, or `None`."""
@@ -246,39 +253,26 @@ class JSONSchemaWatch(SchemaWatch):
         self._judged = SchemaJudge(self._schema.node)
         super()._catch_up()
 
-    def _judge_all(self, text: str, reading: Reading) -> str | None:
-        before = self._size
-        why = super()._judge_all(text, reading)
-        if why is not None or self._schema.text_around:
-            return why
-        self.begun_before = False
-        if not self._has_begun and (first := text.lstrip()[:1]):
-            self._has_begun = True
-            if first not in self._schema.openings:
-                return f"$: it begins with {first!r} and not with the JSON: text stands before it"
-        if self.complete and text[max(self._ended - before, 0) :].strip():
-            return "$: text stands behind the JSON"
-        return None
-
     def _judge(self, event: JSONEvent) -> str | None:
         if (why := self._judged.take(event)) is not None:
             return why
         if event.kind != "end" or self._judged.is_open:
             return None
-        self._ended = event.end
         try:
             json_text = self.text[event.start : event.end]
             self.instance = self._schema.settled(self._judged, json_text)
         except (ValueError, RecursionError) as error:
             return str(error)
-        self.complete = True
+        self.complete, self._ended = True, event.end
         return None
 
     def _string_complaint(self, begun: OpenString) -> str | None:
         return self._judged.begun(begun)
 
 
-def schema_of(wanted: Any, **options: Any) -> Schema[Any]:
+def schema_of(
+    wanted: Any, *, assert_formats: bool = False, text_around: bool = False
+) -> Schema[Any]:
     """Return the schema of a type that pydantic knows, or of a JSON Schema (a mapping or a boolean).
 
     Raises:
@@ -287,5 +281,5 @@ def schema_of(wanted: Any, **options: Any) -> Schema[Any]:
     if isinstance(wanted, Schema):
         return wanted
     if isinstance(wanted, (Mapping, bool)):
-        return JSONSchema(wanted, **options)
-    return Schema(wanted)
+        return JSONSchema(wanted, assert_formats=assert_formats, text_around=text_around)
+    return Schema(wanted, text_around=text_around)

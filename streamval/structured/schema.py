@@ -23,23 +23,32 @@ from streamval.structured.reader import JSONReader, json_in
 
 T = TypeVar("T")
 
+_OPENINGS: dict[JSONKind, str] = {
+    "object": "{",
+    "array": "[",
+    "string": '"',
+    "other": "tfn-0123456789NI",  # pydantic reads NaN and Infinity
+}
+
 
 class Schema(Generic[T]):
     """A type that an output should become an instance of.
 
     Args:
         wanted: A pydantic model, or any type that pydantic knows.
+        text_around: Whether text before and behind the JSON, such as a code fence, is skipped.
 
     Raises:
         UsageError: If pydantic does not know it.
 
     Example:
-        >>> Schema(list[int]).parse("Here they are: [1, 2]. Good luck!")
+        >>> Schema(list[int], text_around=True).parse("Here they are: [1, 2]. Good luck!")
         [1, 2]
     """
 
-    def __init__(self, wanted: type[T]) -> None:
+    def __init__(self, wanted: type[T], *, text_around: bool = False) -> None:
         self.type = wanted
+        self.text_around = text_around
         try:
             self.adapter: TypeAdapter[T] = TypeAdapter(wanted)
         except (PydanticUserError, SchemaError) as error:
@@ -65,14 +74,28 @@ class Schema(Generic[T]):
             return None
         return "object" if takes_object else "array"
 
+    @cached_property
+    def openings(self) -> str:
+        """The characters with which its JSON may begin."""
+        return "".join(chars for kind, chars in _OPENINGS.items() if self.place.takes(kind))
+
+    def no_place_for(self, kind: Root) -> str:
+        """Return why the JSON can be no object, or no array."""
+        return f"it should be {self.name}, not an {kind}"
+
+    def json_in(self, text: str) -> str:
+        """Return the JSON in a text: all of it, unless text around it is skipped."""
+        if not self.text_around:
+            return text
+        return unfenced(text) if self.is_scalar else json_in(text, self.root)
+
     def parse(self, text: str) -> T:
-        """Return the instance in a text, and ignore the text around it.
+        """Return the instance in a text.
 
         Raises:
-            ValidationError: If there is no instance (pydantic's error).
+            ValidationError: If there is none (pydantic's error).
         """
-        found = unfenced(text) if self.is_scalar else json_in(text, self.root)
-        return self.adapter.validate_json(found)
+        return self.adapter.validate_json(self.json_in(text))
 
     def parse_or_none(self, text: str) -> T | None:
         """Return the instance in a text, or `None`."""
@@ -150,6 +173,8 @@ class SchemaWatch:
         self._size = 0
         self._open: list[_Open] = []
         self._is_copy = False
+        self._has_begun = False
+        self._ended = 0
 
     def feed(self, text: str) -> str | None:
         """Take the next piece of text; return the complaint about it, or `None`."""
@@ -202,6 +227,8 @@ class SchemaWatch:
         before = self._size
         self._text.write(text)
         self._size += len(text)
+        if not self._schema.text_around and (why := self._text_before(text)) is not None:
+            return why
         for event in reading.events:
             try:
                 complaint = self._judge(event)
@@ -213,10 +240,23 @@ class SchemaWatch:
         if reading.error is not None and not self.complete:
             self.begun_before = True
             return f"no valid JSON at {reading.error}"
-        if reading.begun is None:
+        if reading.begun is not None:
+            self.begun_before = reading.begun.start < before
+            return self._string_complaint(reading.begun)
+        if self.complete and not self._schema.text_around:
+            behind = text[max(self._ended - before, 0) :]
+            return "$: text stands behind the JSON" if behind.strip() else None
+        return None
+
+    def _text_before(self, text: str) -> str | None:
+        if self._has_begun or not (first := text.lstrip()[:1]):
             return None
-        self.begun_before = reading.begun.start < before
-        return self._string_complaint(reading.begun)
+        self._has_begun = True
+        if first in self._schema.openings:
+            return None
+        if first in "{[":
+            return f"$: {self._schema.no_place_for('object' if first == '{' else 'array')}"
+        return f"$: it begins with {first!r} and not with the JSON: text stands before it"
 
     def _judge(self, event: JSONEvent) -> str | None:
         if event.kind == "key":
@@ -253,7 +293,7 @@ class SchemaWatch:
             self.instance = self._schema.adapter.validate_json(text)
         except ValidationError as error:
             return first_error(error, "$")
-        self.complete = True
+        self.complete, self._ended = True, event.end
         return None
 
     def _due(self) -> Allowed | None:

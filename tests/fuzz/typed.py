@@ -513,7 +513,7 @@ async def difference(case: Case) -> str | None:
 
 
 async def _difference(case: Case) -> str | None:
-    schema: Schema[Any] = Schema(case.annotation)
+    schema: Schema[Any] = Schema(case.annotation, text_around=True)
     judge = MatchesSchema(schema, "fuzzed")
     complaint = None
     for piece in case.slices:

@@ -54,10 +54,15 @@ async def test_a_repair_that_continues_keeps_the_values_and_one_that_restarts_be
         assert [path for path, _ in told if path == "$.name"] == ["$.name"] * (1 if prefix else 2)
 
 
-async def test_text_around_the_json_is_skipped():
+async def test_text_around_the_json_is_a_failure_unless_it_is_to_be_skipped():
     text = f"Here [it] is:\n```json\n{TEXT}\n```\nDone."
-    result = await sv.Pipeline(Spoken(*deltas(text)), format=City).run("A city.")
+    lenient = sv.matches(City, text_around=True)
+    result = await sv.Pipeline(Spoken(*deltas(text)), format=lenient).run("A city.")
     assert result.parsed.name == "Rome"
+    result = await sv.Pipeline(Spoken(*deltas(text)), format=City).run("A city.")
+    assert "text stands before it" in result.failures[0].reason
+    result = await sv.Pipeline(Spoken(*deltas(f"{TEXT} {TEXT}")), format=City).run("A city.")
+    assert result.failures[0].reason == "$: text stands behind the JSON"
 
 
 @pytest.mark.parametrize(
