@@ -76,6 +76,7 @@ class JSONDeltaChunker:
 
     Args:
         root: Look for an ``"object"``, or an ``"array"``, only.
+        only_json: Whether the text is nothing but JSON, so that its first bracket is certain to begin it.
 
     Example:
         >>> chunker = JSONDeltaChunker()
@@ -85,8 +86,8 @@ class JSONDeltaChunker:
 
     alias = "delta"
 
-    def __init__(self, *, root: Root | None = None) -> None:
-        self._reader = JSONReader(root=root)
+    def __init__(self, *, root: Root | None = None, only_json: bool = False) -> None:
+        self._reader = JSONReader(root=root, only_json=only_json)
         self._index = 0
         self._start = 0
 
@@ -130,6 +131,7 @@ class JSONChunker(PendingChunker):
 
     Args:
         root: Look for an ``"object"``, or an ``"array"``, only.
+        only_json: Whether the text is nothing but JSON, so that its first bracket is certain to begin it.
         max_chars: A chunk that reaches this length is cut, and has no path. The rest of its value,
             if any, is a chunk with the path and the whole value.
 
@@ -147,10 +149,11 @@ class JSONChunker(PendingChunker):
 
     alias = "json"
 
-    def __init__(self, *, root: Root | None = None, max_chars: int | None = None) -> None:
+    def __init__(
+        self, *, root: Root | None = None, only_json: bool = False, max_chars: int | None = None
+    ) -> None:
         super().__init__(max_chars=max_chars)
-        self._root = root
-        self._reader = JSONReader(root=root)
+        self._reader = JSONReader(root=root, only_json=only_json)
         self._read_from = 0
         self._unused: list[JSONEvent] = []
 
@@ -183,7 +186,8 @@ class JSONChunker(PendingChunker):
     def _reading(self) -> Reading:
         """Return the events since the last chunk."""
         events, self._unused = self._unused, []
-        return Reading(events, None, self._reader.error, self._root)
+        reader = self._reader
+        return Reading(events, None, reader.error, reader.root, reader.only_json)
 
     def resume(self, text: str) -> None:
         """Continue after a text that has been cut already: the rest of its JSON follows."""
@@ -193,7 +197,7 @@ class JSONChunker(PendingChunker):
     def flush(self) -> list[Chunk]:
         """Return the rest as text without a path. The next text is searched from its beginning."""
         chunks = super().flush()
-        self._reader = JSONReader(root=self._root)
+        self._reader = JSONReader(root=self._reader.root, only_json=self._reader.only_json)
         self._read_from = self._start + self._length
         return chunks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,7 +76,9 @@ def run(
     output_format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="FILE.py:Model: the answer must be JSON for that pydantic model."
+            "--format",
+            help="FILE.py:Model or FILE.json: the answer must be JSON for that pydantic model, or by that "
+            "JSON Schema.",
         ),
     ] = None,
     chunk: Annotated[
@@ -106,7 +109,7 @@ def run(
             *(Requirement(text) for text in require or []),
             *(Requirement(text, check_only=True) for text in check or []),
         ]
-        wanted_type = _type_in(output_format) if output_format else None
+        wanted_type = _format_in(output_format) if output_format else None
         backend = _backend(model, api_base)  # slow, so the arguments that may be wrong go first
         judging = backend if judge is None else default_backend(judge)
         if (require or check) and not judging.can_judge:
@@ -142,18 +145,33 @@ def run(
     raise typer.Exit(VALID if result.success else INVALID)
 
 
-def _type_in(place: str) -> type[Any]:
-    """Return the type that ``FILE.py:Name`` names."""
+def _format_in(place: str) -> Any:
+    """Return the type that ``FILE.py:Name`` names, or the JSON Schema in ``FILE.json``."""
     file, _, name = place.rpartition(":")
+    if place.endswith(".json"):
+        return _json_in(Path(place))
     if not name or not file.endswith(".py"):
         raise UsageError(
-            f"--format is FILE.py:Model, the file of a pydantic model and its name, not {place!r}"
+            "--format is FILE.py:Model, the file of a pydantic model and its name, or FILE.json, the file of a "
+            f"JSON Schema, not {place!r}"
         )
     if not Path(file).is_file():
         raise UsageError(f"--format: there is no file {file}")
     found = object_in(place)
-    if not isinstance(found, type):
+    if not isinstance(found, (type, dict)):
         raise UsageError(f"{name!r} in {file} is no class, but of type {type(found).__name__}")
+    return found
+
+
+def _json_in(file: Path) -> Any:
+    try:
+        found = json.loads(file.read_bytes())
+    except OSError as error:
+        raise UsageError(f"--format: {file} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"--format: {file} is no JSON: {error}") from None
+    if not isinstance(found, (dict, bool)):
+        raise UsageError(f"--format: {file} is no JSON Schema, which is an object")
     return found
 
 

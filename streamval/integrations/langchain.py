@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import LanguageModelInput
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.output_parsers import BaseOutputParser, JsonOutputParser, PydanticOutputParser
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.outputs.chat_generation import ChatGeneration
-from pydantic import ConfigDict
+from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from pydantic import BaseModel, ConfigDict
 
 from streamval.aio.blocking import wait_for
 from streamval.errors import UsageError
@@ -47,6 +51,36 @@ class JudgedChatModel(BaseChatModel):
     @property
     def _llm_type(self) -> str:
         return "streamval"
+
+    def with_structured_output(
+        self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        """Return a model whose text is JSON for a schema, which is judged while it is written.
+
+        Args:
+            schema: A JSON Schema, a pydantic model, or a `TypedDict`.
+            include_raw: Return ``{"raw": message, "parsed": …, "parsing_error": …}``, and raise nothing.
+            **kwargs: `method` is not needed: a pipeline judges the text itself.
+
+        Returns:
+            A runnable that gives an instance of the model, or a dictionary.
+
+        Raises:
+            OutputParserException: Raised by the runnable, if the run was not valid.
+            UsageError: If the schema cannot be used.
+        """
+        model = JudgedChatModel(pipeline=self.pipeline.with_format(schema))
+        parser: BaseOutputParser[Any] = JsonOutputParser()
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            parser = PydanticOutputParser(pydantic_object=schema)
+        if not include_raw:
+            return model | parser
+        parsed = RunnablePassthrough.assign(
+            parsed=itemgetter("raw") | parser, parsing_error=lambda _: None
+        )
+        failed = RunnablePassthrough.assign(parsed=lambda _: None)
+        safe = parsed.with_fallbacks([failed], exception_key="parsing_error")
+        return RunnableMap(raw=model) | safe
 
     async def _astream(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -13,6 +14,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.usage import RequestUsage
 
 from streamval.errors import NotValidError, UsageError
@@ -25,7 +27,8 @@ def judged_model(pipeline: Pipeline) -> FunctionModel:
     """Return a pipeline as a model of Pydantic AI, whose agents get text that has been judged.
 
     An agent takes nothing back: a run that is not valid in the end raises, and so does a repair that
-    restarts after text was streamed. Tools are not passed on.
+    restarts after text was streamed. An agent's `output_type` is judged by its JSON Schema while it is
+    written. Tools are not passed on.
 
     Args:
         pipeline: The pipeline.
@@ -45,8 +48,12 @@ def judged_model(pipeline: Pipeline) -> FunctionModel:
         'All is well.'
     """
 
+    def asked(info: AgentInfo) -> Pipeline[Any]:
+        wanted = info.model_request_parameters.output_object
+        return pipeline if wanted is None else pipeline.with_format(wanted.json_schema)
+
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        result = await pipeline.run(_as_messages(messages, info))
+        result = await asked(info).run(_as_messages(messages, info))
         if not result.success:
             raise NotValidError("; ".join(str(failure) for failure in result.failures))
         usage = RequestUsage(
@@ -57,7 +64,7 @@ def judged_model(pipeline: Pipeline) -> FunctionModel:
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         chunks = 0
-        async with pipeline.start(_as_messages(messages, info)) as run:
+        async with asked(info).start(_as_messages(messages, info)) as run:
             async for event in run:
                 if isinstance(event, ChunkEvent):
                     text = event.separator + event.text
@@ -69,7 +76,11 @@ def judged_model(pipeline: Pipeline) -> FunctionModel:
             if not result.success:
                 raise NotValidError("; ".join(str(failure) for failure in result.failures))
 
-    return FunctionModel(answer, stream_function=stream, model_name=pipeline.backend.model)
+    profile = ModelProfile(
+        supports_json_schema_output=True, default_structured_output_mode="native"
+    )
+    name = pipeline.backend.model
+    return FunctionModel(answer, stream_function=stream, model_name=name, profile=profile)
 
 
 def _as_messages(messages: list[ModelMessage], info: AgentInfo) -> list[Message]:

@@ -16,7 +16,7 @@ from collections.abc import (
 from copy import copy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from aiostream import Stream, stream
 from reactivex import Observable
@@ -43,6 +43,10 @@ from streamval.types.results import Progress, StreamResult, T
 from streamval.validation.options import MAX_PENDING_CHUNKS
 
 P = TypeVar("P", bound="Prompt")
+
+
+Format: TypeAlias = "type[T] | Mapping[str, Any] | bool | Schema[T] | MatchesSchema"
+"""What an output is to be: a type that pydantic knows, a JSON Schema, or what `matches` makes of either."""
 
 
 class Pipeline(Generic[T]):
@@ -114,7 +118,7 @@ class Pipeline(Generic[T]):
         chunk_operators: Sequence[Callable[[Observable[Chunk]], Observable[Chunk]]] = (),
         validation_backend: Backend | str | None = None,
         options: Mapping[str, Any] | None = None,
-        format: type[T] | Mapping[str, Any] | bool | Schema[T] | MatchesSchema | None = None,
+        format: Format[T] | None = None,
     ) -> None:
         _check(retry, max_pending_chunks, stall_timeout)
         if retry is not None and retry.requirements is not None:
@@ -122,15 +126,8 @@ class Pipeline(Generic[T]):
         judges = as_requirements(requirements)
         schema: Schema[Any] | None = None
         if format is not None:
-            matching = format if isinstance(format, MatchesSchema) else matches(format)
-            schema = matching.schema
-            judges += (matching,)
-            if schema.is_scalar:
-                chunking = None if chunking == "sentence" else chunking
-            elif chunking in ("sentence", None):  # JSON has no sentences
-                chunking = JSONDeltaChunker(root=schema.root)
-            elif chunking == "json":
-                chunking = JSONChunker(root=schema.root)
+            matching, chunking = _of_format(format, chunking)
+            schema, judges = matching.schema, (*judges, matching)
         nothing = b"" if takes_audio(check_chunking(chunking)) else ""
         for judge in judges:
             if judge.judges not in (None, type(nothing)):
@@ -198,6 +195,28 @@ class Pipeline(Generic[T]):
         twin = copy(self)
         twin._settings = replace(self._settings, backend=as_backend(backend))  # noqa: SLF001  our own twin
         twin._loop = OneLoop()  # noqa: SLF001
+        return twin
+
+    def with_format(self, format: Format[T]) -> Pipeline[T]:
+        """Return the same pipeline for another format, in place of its own, if it has one.
+
+        Example:
+            >>> from streamval import ScriptedBackend
+            >>> one = Pipeline(ScriptedBackend("[1, 2]"))
+            >>> one.with_format({"type": "array"}).run_sync("Count.").parsed
+            [1, 2]
+        """
+        settings = self._settings
+        judges = settings.requirements[: -1 if settings.schema else None]
+        matching, chunking = _of_format(format, None if settings.schema else settings.chunking)
+        twin: Pipeline[Any] = copy(self)
+        twin._settings = replace(
+            settings,
+            requirements=(*judges, matching),
+            schema=matching.schema,
+            chunking=check_chunking(chunking),
+        )
+        twin._loop = OneLoop()
         return twin
 
     def start(self, prompt: Prompt, **options: Any) -> Run[T]:
@@ -396,3 +415,16 @@ def _check(retry: object, max_pending_chunks: object, stall_timeout: float | Non
         raise UsageError(f"max_pending_chunks must be at least 1, not {max_pending_chunks!r}")
     if stall_timeout is not None and stall_timeout <= 0:
         raise UsageError(f"stall_timeout must be above 0 seconds, or None, not {stall_timeout!r}")
+
+
+def _of_format(format: Format[Any], chunking: Chunking) -> tuple[MatchesSchema, Chunking]:
+    """Return the requirement of a format, and the chunking for it: JSON has no sentences."""
+    matching = format if isinstance(format, MatchesSchema) else matches(format)
+    schema = matching.schema
+    if schema.is_scalar:
+        return matching, None if chunking == "sentence" else chunking
+    if chunking in ("sentence", None):
+        return matching, JSONDeltaChunker(root=schema.root, only_json=not schema.text_around)
+    if chunking == "json":
+        return matching, JSONChunker(root=schema.root, only_json=not schema.text_around)
+    return matching, chunking

@@ -55,7 +55,8 @@ class MatchesSchema(ChunkRule):
             self._watch = self.schema.watch()
         text = chunk if isinstance(chunk, str) else chunk.separator + chunk.text
         reading = None if isinstance(chunk, str) else chunk.reading
-        if reading is None or reading.root != self.schema.root:
+        looked_for = self.schema.root, not self.schema.text_around
+        if reading is None or (reading.root, reading.only_json) != looked_for:
             complaint = self._watch.feed(text)
         else:
             complaint = self._watch.take(text, reading)

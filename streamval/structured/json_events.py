@@ -56,20 +56,34 @@ class OpenString(NamedTuple):
         return OpenString(self.start, head, self.size + len(text), self.escaped or "\\" in text)
 
 
+class OpenLiteral(NamedTuple):
+    """The beginning of a number, or of `true`, `false` or `null`, that has not ended.
+
+    Attributes:
+        start: Offset of its first character.
+        head: Its characters so far.
+    """
+
+    start: int
+    head: str
+
+
 class Reading(NamedTuple):
     """The result of reading a piece of text.
 
     Attributes:
         events: The events in it, in order.
-        begun: A string value that has begun and not ended, or `None`.
+        begun: A scalar value that has begun and not ended, or `None`.
         error: What is wrong with the JSON, or `None`.
         root: The kind of JSON that the reader looks for: an object, an array, or (`None`) either.
+        only_json: As given to the reader.
     """
 
     events: list[JSONEvent]
-    begun: OpenString | None
+    begun: OpenString | OpenLiteral | None
     error: str | None
     root: Root | None = None
+    only_json: bool = False
 
 
 def path_of(around: str, key: str | int) -> str:

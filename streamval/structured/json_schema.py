@@ -11,11 +11,11 @@ import jsonschema_rs
 from referencing.exceptions import Unresolvable
 
 from streamval.errors import UsageError
-from streamval.structured.json_events import JSONEvent, OpenString, Root, path_of
+from streamval.structured.json_events import JSONEvent, OpenLiteral, OpenString, Root, path_of
 from streamval.structured.reader import JSONReader
 from streamval.structured.schema import Schema, SchemaWatch
 from streamval.structured.schema_beginnings import excluded
-from streamval.structured.schema_compiler import Compiler
+from streamval.structured.schema_compiler import NEWER_FORMATS, Compiler
 from streamval.structured.schema_cost import may_take_long
 from streamval.structured.schema_judge import SchemaJudge
 from streamval.structured.schema_nodes import Node
@@ -65,6 +65,7 @@ class JSONSchema(Schema[Any]):
             self._validator = jsonschema_rs.validator_for(
                 read,
                 validate_formats=assert_formats,
+                formats=NEWER_FORMATS,
                 offline=True,
                 pattern_options=jsonschema_rs.FancyRegexOptions(
                     backtrack_limit=100_000, size_limit=2**22
@@ -112,7 +113,7 @@ class JSONSchema(Schema[Any]):
             node = waiting.pop()
             if id(node) not in known:
                 known.add(id(node))
-                kinds = {kind for kind in kinds if node.takes(kind)}
+                kinds = {kind for kind in kinds if _may_be(node, kind)}
                 waiting += node.same
         return kinds
 
@@ -207,9 +208,14 @@ _OPENINGS = {
 }
 
 
+def _may_be(node: Node, kind: str) -> bool:
+    begins = node.choices is None or any(one[0] in _OPENINGS[kind] for one in node.choices)
+    return begins and node.takes(kind)
+
+
 def _judge_value(judged: SchemaJudge, text: str) -> None:
     """Judge a whole document, which may be a scalar."""
-    reader = JSONReader()
+    reader = JSONReader(only_json=True)
     _, *events = reader.feed(f"[{text}]")  # a scalar has no events of its own
     for event in events[:-1]:
         judged.take(event._replace(path=f"${event.path[4:]}"))
@@ -235,18 +241,31 @@ class JSONSchemaWatch(SchemaWatch):
         super().__init__(schema)
         self._judged = SchemaJudge(schema.node)
 
-    def feed(self, text: str) -> str | None:
-        """Take the next piece of text; return the complaint about it, or `None`."""
-        why = super().feed(text)
-        if why is not None or self._reader is None or not (begun := self._reader.open_literal):
+    def _feed_scalar(self, text: str) -> str | None:
+        """Judge a scalar as the item of an array, which has events."""
+        self._text.write(text)
+        self._size += len(text)
+        if (why := super()._feed_scalar(text)) is not None or self._schema.text_around:
             return why
-        self.begun_before = len(begun) > len(text)
-        return self._judged.begun(begun)
+        if self._reader is None:
+            self._reader = JSONReader(only_json=True)
+            self._reader.feed("[")
+        for event in self._reader.feed(text):
+            if event.kind != "value" or self._ended:
+                return "$: text stands behind the JSON"
+            self._ended = self._size
+            if (why := self._judged.take(event._replace(path="$"))) is not None:
+                return why
+        if self._reader.error is not None:
+            return "$: text stands behind the JSON" if self._ended else "$: no valid JSON"
+        begun = self._reader.open_string or self._reader.open_literal
+        return self._judged.begun(begun) if begun and not self._ended else None
 
     def _part_from_original(self) -> None:
         super()._part_from_original()
         self._judged = SchemaJudge(self._schema.node)
-        for event in JSONReader(root=self._schema.root).feed(self.text):
+        reader = JSONReader(root=self._schema.root, only_json=not self._schema.text_around)
+        for event in reader.feed(self.text):
             self._judged.take(event)
 
     def _catch_up(self) -> None:
@@ -266,7 +285,7 @@ class JSONSchemaWatch(SchemaWatch):
         self.complete, self._ended = True, event.end
         return None
 
-    def _string_complaint(self, begun: OpenString) -> str | None:
+    def _begun_complaint(self, begun: OpenString | OpenLiteral) -> str | None:
         return self._judged.begun(begun)
 
 

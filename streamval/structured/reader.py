@@ -35,7 +35,15 @@ from typing import Any
 
 import ijson
 
-from streamval.structured.json_events import EventKind, Frame, JSONEvent, OpenString, Reading, Root
+from streamval.structured.json_events import (
+    EventKind,
+    Frame,
+    JSONEvent,
+    OpenLiteral,
+    OpenString,
+    Reading,
+    Root,
+)
 from streamval.structured.lexemes import (
     LEXEME,
     OPEN_LITERAL,
@@ -75,12 +83,14 @@ class JSONReader:
 
     Args:
         root: Look only for an object, or only for an array; by default for the first of either.
+        only_json: Whether the text is nothing but JSON, so that a bracket at its beginning is certain to begin it.
 
     Attributes:
         began_at: Offset at which the JSON begins, or `None` so far.
         ended_at: Offset just past its end, or `None` so far.
         error: What is wrong with the JSON, or `None`.
         root: As given.
+        only_json: As given.
 
     Example:
         >>> reader = JSONReader()
@@ -95,11 +105,12 @@ class JSONReader:
         end $ None
     """
 
-    def __init__(self, *, root: Root | None = None) -> None:
+    def __init__(self, *, root: Root | None = None, only_json: bool = False) -> None:
         self.began_at: int | None = None
         self.ended_at: int | None = None
         self.error: str | None = None
         self.root = root
+        self.only_json = only_json
         self._opening: Opening | None = Opening()
         self._at = 0
         self._char_before = ""
@@ -136,8 +147,10 @@ class JSONReader:
         return events
 
     def read(self, text: str) -> Reading:
-        """Take the next piece of text; return its events, the open string and the error."""
-        return Reading(self.feed(text), self.open_string, self.error, self.root)
+        """Take the next piece of text; return its events, the open value and the error."""
+        events = self.feed(text)
+        begun = self.open_string or self.open_literal
+        return Reading(events, begun, self.error, self.root, self.only_json)
 
     @property
     def where(self) -> str:
@@ -152,13 +165,14 @@ class JSONReader:
         return self._string
 
     @property
-    def open_literal(self) -> str:
-        """The beginning of a number or word that has not ended; empty without one, or where it is very long."""
-        is_due = self._frames and self._string is None and not self._unsent and not self._is_key()
+    def open_literal(self) -> OpenLiteral | None:
+        """A number or word that has begun and not ended, or `None`, also where it is very long."""
+        is_due = self._tail and self._frames and self._string is None and not self._unsent
         if not is_due or self.began_at is None or self.ended_at is not None or self.error:
-            return ""
-        found = OPEN_LITERAL.match("".join(self._tail))
-        return found[1] if found else ""
+            return None
+        text = "".join(self._tail)
+        found = None if self._is_key() else OPEN_LITERAL.match(text)
+        return found and OpenLiteral(self._at - len(text) + found.start(1), found[1])
 
     def __copy__(self) -> JSONReader:
         twin: JSONReader = object.__new__(type(self))
@@ -195,6 +209,8 @@ class JSONReader:
         self._opening, self._at = None, opening.at
         if opening.kind == "json":
             self._start_parser()
+            if self.only_json:
+                self.began_at = self._at
         return known
 
     def _look_for_it(self, text: str) -> str:

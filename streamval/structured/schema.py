@@ -17,7 +17,14 @@ from pydantic_core import SchemaError, to_json
 
 from streamval.errors import UsageError
 from streamval.structured.allowed import Allowed, ImpossibleError, JSONKind, first_error, name_of
-from streamval.structured.json_events import JSONEvent, OpenString, Reading, Root, path_of
+from streamval.structured.json_events import (
+    JSONEvent,
+    OpenLiteral,
+    OpenString,
+    Reading,
+    Root,
+    path_of,
+)
 from streamval.structured.opening import unfenced
 from streamval.structured.reader import JSONReader, json_in
 
@@ -178,21 +185,27 @@ class SchemaWatch:
 
     def feed(self, text: str) -> str | None:
         """Take the next piece of text; return the complaint about it, or `None`."""
-        if self._schema.is_scalar:
-            return None
         if self._is_copy:
             self._catch_up()
+        if self._schema.is_scalar:
+            return self._feed_scalar(text)
         if self._reader is None:
-            self._reader = JSONReader(root=self._schema.root)
+            self._reader = JSONReader(
+                root=self._schema.root, only_json=not self._schema.text_around
+            )
         return self._judge_all(text, self._reader.read(text))
 
     def take(self, text: str, reading: Reading) -> str | None:
         """Take a text that has been read already; return the complaint about it, or `None`."""
         if self._schema.is_scalar:
-            return None
+            return self.feed(text)
         if self._is_copy:
             self._part_from_original()
         return self._judge_all(text, reading)
+
+    def _feed_scalar(self, text: str) -> str | None:
+        """Judge how a scalar begins; the rest is judged at its end, as a number has no end of its own."""
+        return None if self._schema.text_around else self._text_before(text)
 
     @property
     def text(self) -> str:
@@ -242,7 +255,7 @@ class SchemaWatch:
             return f"no valid JSON at {reading.error}"
         if reading.begun is not None:
             self.begun_before = reading.begun.start < before
-            return self._string_complaint(reading.begun)
+            return self._begun_complaint(reading.begun)
         if self.complete and not self._schema.text_around:
             behind = text[max(self._ended - before, 0) :]
             return "$: text stands behind the JSON" if behind.strip() else None
@@ -304,8 +317,10 @@ class SchemaWatch:
         if self._open and isinstance(self._open[-1].key, int):
             self._open[-1] = self._open[-1]._replace(key=self._open[-1].key + 1)
 
-    def _string_complaint(self, begun: OpenString) -> str | None:
-        """Return the complaint about a string that has only begun, or `None`."""
+    def _begun_complaint(self, begun: OpenString | OpenLiteral) -> str | None:
+        """Return the complaint about a scalar that has only begun, or `None`."""
+        if isinstance(begun, OpenLiteral):
+            return None
         try:
             place = self._due()
             complaint = None if place is None else place.string_complaint(begun)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from streamval.structured.json_events import OpenString
+from streamval.structured.json_events import OpenLiteral, OpenString
 from streamval.structured.schema_nodes import Node, written
 from streamval.structured.schema_scalar import nearest
 
 
-def impossible(node: Node, beginning: OpenString | str, asked: set[int]) -> str:
+def impossible(node: Node, beginning: OpenString | OpenLiteral, asked: set[int]) -> str:
     """Return why no value with this beginning meets a node; empty if one may."""
     if id(node) in asked:
         return ""
@@ -17,7 +17,7 @@ def impossible(node: Node, beginning: OpenString | str, asked: set[int]) -> str:
     why = (
         _no_string(node, beginning)
         if isinstance(beginning, OpenString)
-        else _no_literal(node, beginning)
+        else _no_literal(node, beginning.head)
     )
     if node.is_leaf:
         return why

@@ -28,6 +28,12 @@ MAX_BACKTRACKS = 100_000
 MAX_COMPOSED = 64
 """Objects and arrays of an `enum` that are judged while they are written; more are compared at their end."""
 
+NEWER_FORMATS = {
+    name: jsonschema_rs.validator_for({"format": name}, validate_formats=True).is_valid
+    for name in ("uuid", "duration")
+}
+"""Formats that came with draft 2019-09. Who names one in a schema of an older draft means it all the same."""
+
 MANY = 8
 """Branches from which on it pays to choose among them by the value of a key."""
 
@@ -141,7 +147,7 @@ class Compiler:
         if "type" in schema:
             types = schema["type"]
             node.types = frozenset([types] if isinstance(types, str) else types)
-        for keyword, values in ("enum", schema.get("enum")), ("const", [schema.get("const")]):
+        for keyword, values in (("enum", schema.get("enum", [])), ("const", [schema.get("const")])):
             if keyword in schema and (keyword, self._name) != ("const", "draft-04"):
                 _of_choices(node, values)
 
@@ -160,7 +166,7 @@ class Compiler:
             node.checks.append(partial(_unless_valid, matcher(schema["pattern"]), said))
         if self._formats and isinstance(name := schema.get("format"), str):
             asked = {"$schema": self._dialect, "format": name}
-            judge = jsonschema_rs.validator_for(asked, validate_formats=True)
+            judge = jsonschema_rs.validator_for(asked, validate_formats=True, formats=NEWER_FORMATS)
             node.checks.append(partial(_unless_valid, judge, f"is no {name}"))
 
     def _of_objects(

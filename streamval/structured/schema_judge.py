@@ -17,7 +17,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from streamval.structured.json_events import JSONEvent, OpenString, path_of
+from streamval.structured.json_events import JSONEvent, OpenLiteral, OpenString, path_of
 from streamval.structured.schema_beginnings import excluded, impossible, may_still_fail
 from streamval.structured.schema_nodes import Group, Node, Switch, Verdict, written
 from streamval.structured.schema_scalar import (
@@ -235,13 +235,13 @@ class SchemaJudge:
         self._next = self._undecided = None
         return self.complaint
 
-    def begun(self, beginning: OpenString | str) -> str | None:
+    def begun(self, beginning: OpenString | OpenLiteral) -> str | None:
         """Take the beginning of a string, or of a number or word, that has not ended."""
         if self._left < 0:
             return None
         top = self._open[-1] if self._open else None
-        for one in top.waiting if top is not None and isinstance(beginning, OpenString) else ():
-            if not one.switch.may_begin(beginning):
+        for one in top.waiting if top is not None else ():
+            if isinstance(beginning, OpenString) and not one.switch.may_begin(beginning):
                 self.fail(one.task, self._here("no branch allows what begins here"))
         undecided = []
         for node, askers in self._due() if self._undecided is None else self._undecided:
@@ -295,31 +295,31 @@ class SchemaJudge:
         if top.duplicate:
             return []
         due: dict[int, tuple[Node, list[_Asker]]] = {}
-
-        def ask(node: Node, asker: _Asker) -> None:
-            known = due.get(id(node))
-            if known is None:
-                due[id(node)] = node, [asker]
-            else:
-                known[1].append(asker)
-
-        at: str | int = top.key if top.is_object else top.count
         for task in top.alive():
-            node = task.node
-            parts = node.under(at) if isinstance(at, str) else node.at(at)
-            for part in parts:
-                ask(part, _Asker(task))
-            if isinstance(at, str):
-                others = node.other_keys
-            else:
-                others = node.other_items
-                if node.most_items is not None and at >= node.most_items:
-                    self.fail(task, partial(_too_many, top.path, node.most_items, "items"))
-                if node.contains is not None:
-                    ask(node.contains, _Noted(task, task.contained, at))
-            if others is not None and not parts:
-                ask(others, _Noted(task, task.others, at))
+            for node, asker in self._parts_next(top, task):
+                if (known := due.get(id(node))) is None:
+                    due[id(node)] = node, [asker]
+                else:
+                    known[1].append(asker)
         return list(due.values())
+
+    def _parts_next(self, top: _Open, task: _Task) -> list[tuple[Node, _Asker]]:
+        """Return the parts of a node that are asked about the next value in it."""
+        node = task.node
+        if top.is_object:
+            at: str | int = top.key
+            asked, others = node.under(top.key), node.other_keys
+        else:
+            at = top.count
+            asked, others = node.at(at), node.other_items
+            if node.most_items is not None and at >= node.most_items:
+                self.fail(task, partial(_too_many, top.path, node.most_items, "items"))
+        parts: list[tuple[Node, _Asker]] = [(part, _Asker(task)) for part in asked]
+        if others is not None and not asked:
+            parts.append((others, _Noted(task, task.others, at)))
+        if node.contains is not None and not top.is_object:
+            parts.append((node.contains, _Noted(task, task.contained, at)))
+        return parts
 
     # What comes
 
@@ -582,13 +582,17 @@ class SchemaJudge:
             excluded = None if verdict is None else not verdict
             yield excluded, lambda: f"{ended.path}: it is what `not` excludes"
         if task.condition is not None:
-            condition, then, other = task.condition
-            verdict = of(condition)
-            if verdict is None:
-                yield None, str
-            elif (chosen := then if verdict else other) is not None:
-                yield of(chosen), chosen.why
+            yield self._of_condition(ended, *task.condition)
         yield from self._of_others(ended, task)
+
+    def _of_condition(
+        self, ended: _Open, condition: _Task, then: _Task | None, other: _Task | None
+    ) -> tuple[Verdict, Reason]:
+        verdict = self._result(ended, condition)
+        chosen = then if verdict else other
+        if verdict is None or chosen is None:
+            return verdict is not None or None, str
+        return self._result(ended, chosen), chosen.why
 
     def _of_others(self, ended: _Open, task: _Task) -> Iterator[tuple[Verdict, Reason]]:
         """Yield what `unevaluated…` says of each value that nothing else has evaluated."""

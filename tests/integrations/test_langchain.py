@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import START, MessagesState, StateGraph
+from pydantic import BaseModel
 
 import streamval as sv
 from streamval.errors import UsageError
@@ -95,3 +97,34 @@ async def test_in_a_graph_of_langgraph():
     assert "".join(streamed).startswith("Good. More.")
     ended = await graph.ainvoke({"messages": [HumanMessage("Hi")]})
     assert ended["messages"][-1].content == "Good. More."
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    people: int
+
+
+CITY = {"title": "City", "type": "object", "properties": {"people": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(("schema", "parsed"), [(City, City(name="Rome", people=3)), (CITY, {"name": "Rome", "people": 3})])  # fmt: skip
+async def test_structured_output_is_judged_while_it_is_written(schema, parsed):
+    backend = Spoken('{"name": "Rome", ', '"people": 3}')
+    model = JudgedChatModel(pipeline=sv.Pipeline(backend)).with_structured_output(schema)
+    assert await model.ainvoke("A city.") == parsed
+    assert await model.ainvoke("A city.", stop=["x"]) == parsed
+
+
+@pytest.mark.parametrize("schema", [City, CITY])
+async def test_structured_output_that_cannot_become_valid_is_cancelled(schema):
+    backend = Spoken('{"people": [', asyncio.Event().wait)
+    model = JudgedChatModel(pipeline=sv.Pipeline(backend))
+    with pytest.raises(OutputParserException):
+        await model.with_structured_output(schema).ainvoke("A city.")
+    assert backend.closed == 1
+    both = await model.with_structured_output(schema, include_raw=True).ainvoke("A city.")
+    assert both["parsed"] is None
+    assert isinstance(both["parsing_error"], OutputParserException)
+    assert both["raw"].response_metadata["finish_reason"] == "content_filter"

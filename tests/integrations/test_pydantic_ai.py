@@ -1,6 +1,7 @@
 """Tests of `streamval.integrations.pydantic_ai`, with the real package."""
 
 import pytest
+from pydantic import BaseModel
 from pydantic_ai import Agent
 
 import streamval as sv
@@ -50,3 +51,18 @@ async def test_tools_are_refused():
     with pytest.raises(UsageError, match="passes no tools on"):
         await agent.run("go")
     assert backend.opened == 0
+
+
+class City(BaseModel):
+    people: int
+
+
+async def test_an_output_type_is_judged_while_it_is_written():
+    backend = Spoken(['{"people": "'], ['{"people": 3}'])
+    pipeline = sv.Pipeline(backend, retry=sv.Repair())
+    answer = await Agent(judged_model(pipeline), output_type=City).run("A city.")
+    assert answer.output == City(people=3)
+    assert len(backend.requests) == 2
+    assert backend.requests[0].format["properties"]["people"]["type"] == "integer"
+    with pytest.raises(NotValidError, match="a string is not of type integer"):
+        await Agent(judged_model(sv.Pipeline(Spoken('{"people": "'))), output_type=City).run("go")

@@ -110,7 +110,7 @@ def whole(schema):
 
 def judged(schema, text, cuts=()):
     """The judge, and after how many characters it failed, if it did."""
-    judge, reader = SchemaJudge(Compiler(schema).root), JSONReader()
+    judge, reader = SchemaJudge(Compiler(schema).root), JSONReader(only_json=True)
     edges = [0, *sorted(at for at in cuts if at < len(text)), len(text)]
     for start, end in pairwise(edges):
         for event in reader.feed(text[start:end]):
