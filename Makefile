@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-gateway bench-exposure bench-batch bench-local notebooks docs package audit lock clean
+.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-schema bench-gateway bench-exposure bench-batch bench-local notebooks docs package audit lock clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -71,6 +71,11 @@ bench: $(VENV)/.dev build/mellea/.installed ## Measure, beside a bare `async for
 bench-view: $(VENV)/.dev ## Measure what seeing a run costs: folding, drawing, a live view
 	$(BIN)/python tests/benchmarks/view.py
 
+# JSONSCHEMABENCH is maskbench/data of a clone of guidance-ai/jsonschemabench; without it, a small sample is judged.
+bench-schema: $(VENV)/.dev build/suites/.unpacked ## Judge the JSON Schema Test Suite and JSONSchemaBench, and measure the cost
+	$(BIN)/python tests/benchmarks/schema.py --suite build/suites/jsonschema-4.26.0/json \
+		$(if $(JSONSCHEMABENCH),--bench $(JSONSCHEMABENCH))
+
 PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 ai2070-l0==0.21.1 nemoguardrails[server]==0.24.1 litellm[proxy]==1.106.2
 peer = $(firstword $(subst ==, ,$(subst [, ,$(1))))
 peers = $(foreach one,$(1),--peer $(call peer,$(one))=build/peers/$(call peer,$(one))/bin/python)
@@ -124,6 +129,13 @@ $(VENV)-ray/.installed: pyproject.toml
 build/peers/.installed: Makefile
 	$(foreach one,$(PEERS),$(PYTHON) -m venv build/peers/$(call peer,$(one)) && build/peers/$(call peer,$(one))/bin/python \
 		-m pip install --quiet --disable-pip-version-check '$(one)' &&) true
+	@touch $@
+
+# The JSON Schema Test Suite is in the sdist of `jsonschema`.
+build/suites/.unpacked:
+	PIP_CONSTRAINT= $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+		--dest build/suites jsonschema==4.26.0
+	tar -xzf build/suites/jsonschema-4.26.0.tar.gz -C build/suites
 	@touch $@
 
 build/mellea/.installed:

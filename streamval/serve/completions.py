@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from streamval.aio.tasks import in_thread
 from streamval.errors import BackendError, RateLimitError, RefusedRequestError, RequestError
 from streamval.pipeline.run import Run
 from streamval.serve.configuration import ServedModel
@@ -100,6 +101,10 @@ class Completions:
         """Answer a request that has come, once it has its slot, unless the client goes."""
         request = _READ[self._kind](bytes(body.content))
         line.model, line.stream = request.model, request.stream
+        if len(body.content) > SMALL_BODY and (
+            model := self._service.configuration.models.get(request.model)
+        ):
+            await in_thread(self._service.schemas_for, request, model)  # while others are answered
         run, relay, model = self._service.run_for(request)
         work = self._run(exchange, line, request, run, relay, model, headers, slot)
         try:

@@ -58,6 +58,7 @@ class ServedModel(_Strict):
         release: ``chunk``: send each chunk once it has passed. ``all``: send nothing before the answer is valid.
         on_failure: ``refusal``: keep the valid chunks, end with the finish reason ``content_filter``.
             ``error``: an error.
+        assert_formats: Whether a `format` in a client's JSON Schema is an assertion, or an annotation.
     """
 
     upstream: str
@@ -67,6 +68,7 @@ class ServedModel(_Strict):
     repair: RepairSettings | None = None
     release: Literal["chunk", "all"] = "chunk"
     on_failure: Literal["refusal", "error"] = "refusal"
+    assert_formats: bool = True
 
 
 class ServerSettings(_Strict):

@@ -9,11 +9,12 @@ from streamval.errors import RequestError, UsageError
 from streamval.structured.json_schema import JSONSchema
 
 
-def format_of(response_format: object) -> JSONSchema | None:
+def format_of(response_format: object, *, assert_formats: bool = True) -> JSONSchema | None:
     """Return the schema that a request's `response_format` asks for.
 
     Args:
         response_format: As clients send it.
+        assert_formats: Whether a schema's `format` is an assertion.
 
     Returns:
         The schema of ``json_schema``; for ``json_object``, that of any object; `None` for text.
@@ -33,25 +34,30 @@ def format_of(response_format: object) -> JSONSchema | None:
     if kind == "text":
         return None
     if kind == "json_object":
-        return json_schema('{"type": "object"}')
-    if kind != "json_schema":
+        written = '{"type": "object"}'
+    elif kind == "json_schema":
+        try:
+            written = json.dumps(response_format["json_schema"]["schema"])  # type: ignore[index]
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise RequestError(
+                "response_format needs json_schema with a schema", param="response_format"
+            ) from None
+    else:
         raise RequestError(
             "response_format must be of type text, json_object or json_schema",
             param="response_format",
         )
-    try:
-        written = json.dumps(response_format["json_schema"]["schema"])  # type: ignore[index]
-        return json_schema(written)
-    except (UsageError, ValueError, KeyError, TypeError, RecursionError) as error:
-        message = f"the schema of response_format cannot be used: {error}"
-        raise RequestError(message[:500], param="response_format") from None
+    schema = json_schema(written, assert_formats)
+    if isinstance(schema, str):
+        message = f"the schema of response_format cannot be used: {schema}"
+        raise RequestError(message[:500], param="response_format")
+    return schema
 
 
 @lru_cache(maxsize=256)
-def json_schema(written: str) -> JSONSchema:
-    """Return a schema, made once: clients send the same again and again.
-
-    Raises:
-        UsageError: If it cannot be judged.
-    """
-    return JSONSchema(json.loads(written), assert_formats=True)
+def json_schema(written: str, assert_formats: bool) -> JSONSchema | str:
+    """Return a schema, or why it cannot be used; made once, as clients send the same again and again."""
+    try:
+        return JSONSchema(json.loads(written), assert_formats=assert_formats)
+    except (UsageError, ValueError, RecursionError) as error:
+        return str(error) or "it is nested too deeply"

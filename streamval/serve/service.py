@@ -20,6 +20,7 @@ from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of
 from streamval.serve.tools import meant, schemas_of, valid_tool_calls
 from streamval.serve.upstream import Relay
+from streamval.structured.json_schema import JSONSchema
 from streamval.wire.completions import CompletionRequest
 
 
@@ -104,6 +105,22 @@ class Service:
 
     # A run
 
+    def schemas_for(
+        self, request: CompletionRequest, model: ServedModel
+    ) -> tuple[JSONSchema | None, dict[str, JSONSchema | str]]:
+        """Return the schema of the answer, and those of tools. Large ones take seconds the first time.
+
+        Raises:
+            RequestError: If they are no schemas.
+        """
+        upstream, formats = self.configuration.upstreams[model.upstream], model.assert_formats
+        options = upstream.limited(request.options)
+        tools = options.get("tools", upstream.defaults.get("tools", []))
+        return (
+            format_of(options.get("response_format"), assert_formats=formats),
+            schemas_of(tools if request.kind == "chat" else [], assert_formats=formats),
+        )
+
     def run_for(self, request: CompletionRequest) -> tuple[Run[Any], Relay | None, ServedModel]:
         """Return the run that answers a request, not started yet.
 
@@ -125,13 +142,11 @@ class Service:
         rules = self._requirements[request.model]
         upstream = self.configuration.upstreams[model.upstream]
         options = upstream.limited(request.options)
-        wanted = format_of(options.get("response_format"))
+        wanted, offered = self.schemas_for(request, model)
         shows = self.configuration.server.recent > 0
         judge = self._endpoints[model.judge_upstream or model.upstream].judge()
         more = []
         if relay is not None:  # without tools, no call is valid
-            tools = options.get("tools", upstream.defaults.get("tools", []))
-            offered = schemas_of(tools if request.kind == "chat" else [])
             more.append(valid_tool_calls(relay, offered, rules, judge))
         if wanted is not None:
             more.append(meant(rules, judge))

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamval.aio.tasks import in_thread
 from streamval.backends.base import Backend
-from streamval.errors import RequestError, UsageError
+from streamval.errors import RequestError
 from streamval.requirements.base import Requirement
 from streamval.requirements.final import validate_output
 from streamval.serve.schemas import json_schema
@@ -24,7 +24,7 @@ from streamval.wire.completions import no_number
 _CONTROLS = re.compile(r"[\x00-\x1f]")
 
 
-def schemas_of(tools: object) -> dict[str, JSONSchema | str]:
+def schemas_of(tools: object, *, assert_formats: bool = True) -> dict[str, JSONSchema | str]:
     """Return the schema of each tool's arguments by the tool's name; why, where it cannot be used.
 
     One schema that cannot be used refuses its own calls only.
@@ -44,10 +44,10 @@ def schemas_of(tools: object) -> dict[str, JSONSchema | str]:
                 f"tool {at} is invalid: it needs type, and function with name and parameters",
                 param=f"tools[{at}]",
             ) from None
-        try:
-            schemas[name] = json_schema(json.dumps({} if parameters is None else parameters))
-        except (UsageError, ValueError, RecursionError) as error:
-            schemas[name] = f"its schema cannot be used: {str(error)[:300]}"
+        written = json.dumps({} if parameters is None else parameters)
+        schema = json_schema(written, assert_formats)
+        is_usable = isinstance(schema, JSONSchema)
+        schemas[name] = schema if is_usable else f"its schema cannot be used: {schema:.300}"
     return schemas
 
 

@@ -58,10 +58,10 @@ class JSONSchema(Schema[Any]):
             written = json.dumps(wanted)
             if len(written) > MAX_SCHEMA:
                 raise UsageError(f"the JSON Schema is longer than {MAX_SCHEMA:,} characters")
-            read = json.loads(written)  # a copy that nobody changes
+            read = _by_a_known_draft(json.loads(written))  # a copy that nobody changes
             jsonschema_rs.meta.validate(read)
             self.node: Node = Compiler(read, formats=assert_formats).root
-            self._is_costly = may_take_long(read)
+            self._is_costly = may_take_long(self.node)
             self._validator = jsonschema_rs.validator_for(
                 read,
                 validate_formats=assert_formats,
@@ -206,6 +206,23 @@ _OPENINGS = {
     "null": "n",
     **dict.fromkeys(("number", "integer"), "-0123456789"),
 }
+
+
+_DRAFTS = {
+    name.split("://")[1].rstrip("#"): name
+    for name in (
+        *(f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7)),
+        *(f"https://json-schema.org/draft/{year}/schema" for year in ("2019-09", "2020-12")),
+    )
+}
+
+
+def _by_a_known_draft(schema: Any) -> Any:
+    """Name the draft as the validator does; without a known one it is the newest. The validator would fetch others."""
+    if isinstance(schema, dict) and isinstance(named := schema.get("$schema"), str):
+        draft = _DRAFTS.get(named.rpartition("://")[2].rstrip("#"))
+        schema = {**schema, "$schema": draft or _DRAFTS["json-schema.org/draft/2020-12/schema"]}
+    return schema
 
 
 def _may_be(node: Node, kind: str) -> bool:

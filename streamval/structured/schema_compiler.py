@@ -211,7 +211,7 @@ class Compiler:
             node.items = made(items)
         if "contains" in schema and self._name != "draft-04":
             node.contains = made(schema["contains"])
-            node.contains_evaluates = self._specification is DRAFT202012
+            node.contains_evaluates = self._is_new  # in 2019-09 as the validator has it
             if self._is_new:
                 node.fewest = schema.get("minContains", 1)
                 node.most = schema.get("maxContains")
@@ -237,7 +237,7 @@ def _of_choices(node: Node, values: list[Any]) -> None:
 
 def _exactly(value: Any) -> Node:
     """Return a node that only this value meets."""
-    node = Node(is_leaf=True)
+    node = Node(is_leaf=True, is_constant=True)
     if isinstance(value, dict):
         node.types = frozenset({"object"})
         node.properties = {key: _exactly(one) for key, one in value.items()}

@@ -147,6 +147,10 @@ class _Waiting(NamedTuple):
     branch: _Branch
     made: list[_Task]
 
+    def allowing(self, key: str) -> list[Node] | None:
+        """Return the branches that allow the first key; `None` if its value chooses among them."""
+        return None if self.switch.key == key else self.switch.allowing(key)
+
 
 class _Open:
     """An object or array that is being written, with the tasks about it."""
@@ -331,7 +335,7 @@ class SchemaJudge:
                 task.unsure = True
         top.key = key
         top.keys.add(key)
-        self._choose_by_key(top)
+        self._choose(top, lambda one: one.allowing(key))
         if not top.duplicate:
             for task in top.alive():
                 self._judge_key(top, task)
@@ -357,7 +361,7 @@ class SchemaJudge:
         """Take a scalar."""
         top = self._open[-1] if self._open else None
         if top is not None:
-            self._choose(top, top.waiting, lambda one: one.switch.chosen(value))
+            self._choose(top, lambda one: one.allowing(top.key) or one.switch.chosen(value))
         for node, askers in self._due():
             known: Known = {}
             verdict = scalar(node, value, known)
@@ -380,7 +384,7 @@ class SchemaJudge:
     def _start(self, path: str, *, is_object: bool) -> None:
         around = self._open[-1] if self._open else None
         if around is not None:
-            self._choose_all(around)
+            self._choose(around, lambda one: one.group)
         opened = _Open(path, is_object=is_object)
         for node, askers in self._due():
             task = self._task(opened, node)
@@ -396,7 +400,7 @@ class SchemaJudge:
 
     def _end(self) -> None:
         ended = self._open[-1]
-        self._choose_all(ended)
+        self._choose(ended, lambda one: one.group)
         self._open.pop()
         tasks = list(ended.tasks.values())
         if not ended.duplicate:
@@ -429,34 +433,31 @@ class SchemaJudge:
 
     # Branches that the first key chooses
 
-    def _choose_all(self, top: _Open) -> None:
-        """Ask every branch, as nothing chooses among them: an empty object, or a value that is no scalar."""
-        self._choose(top, top.waiting, lambda one: one.group)
-
-    def _choose_by_key(self, top: _Open) -> None:
-        """Ask the branches that allow a first key, but for those that its value chooses."""
-        now = [one for one in top.waiting if one.switch.key != top.key]
-        self._choose(top, now, lambda one: one.switch.allowing(top.key))
-
     def _choose(
-        self, top: _Open, now: list[_Waiting], chosen_of: Callable[[_Waiting], list[Node]]
+        self, top: _Open, chosen_of: Callable[[_Waiting], list[Node] | None]
     ) -> None:
-        if not now:
-            return
-        top.waiting = [one for one in top.waiting if one not in now]
-        for one in now:
-            chosen, before = chosen_of(one), len(top.tasks)
-            if len(chosen) < len(one.group):
-                why = self._here("no branch allows what stands here")
-                one.branch.whys.append(why)
-                one.branch.left -= len(one.group) - len(chosen)
-                if not chosen:
-                    self.fail(one.task, why)
-            one.made.extend(self._asked(top, part, one.branch) for part in chosen)
-            if top.keys:  # the branches have not been asked about the key
-                for task in list(top.tasks.values())[before:]:
-                    self._judge_key(top, task)
-        self._next = self._undecided = None
+        """Ask the branches that `chosen_of` returns; `None` leaves a group waiting. Branches may have groups too."""
+        while chosen := [
+            (one, nodes) for one in top.waiting if (nodes := chosen_of(one)) is not None
+        ]:
+            done = [one for one, _ in chosen]
+            top.waiting = [one for one in top.waiting if one not in done]
+            for one, nodes in chosen:
+                self._ask_chosen(top, one, nodes)
+            self._next = self._undecided = None
+
+    def _ask_chosen(self, top: _Open, one: _Waiting, nodes: list[Node]) -> None:
+        before = len(top.tasks)
+        if len(nodes) < len(one.group):
+            why = self._here("no branch allows what stands here")
+            one.branch.whys.append(why)
+            one.branch.left -= len(one.group) - len(nodes)
+            if not nodes:
+                self.fail(one.task, why)
+        one.made.extend(self._asked(top, part, one.branch) for part in nodes)
+        if top.keys:  # these branches have not been asked about the key
+            for task in list(top.tasks.values())[before:]:
+                self._judge_key(top, task)
 
     # Tasks
 
@@ -644,6 +645,8 @@ class SchemaJudge:
 def _own(ended: _Open, task: _Task) -> set[str | int]:
     """Return the keys or indexes that a node itself has evaluated."""
     node = task.node
+    if node.is_constant:
+        return set()
     if ended.is_object:
         return {key for key in ended.keys if node.under(key)}
     evaluated: set[str | int] = {at for at in range(ended.count) if node.at(at)}

@@ -17,7 +17,7 @@ Verdict: TypeAlias = "bool | None"
 TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Node:
     """What a part of a schema demands. Each is one place of the schema, so a recursive schema has finitely many.
 
@@ -36,6 +36,7 @@ class Node:
         other_keys: What the values of keys must meet that nothing else has evaluated (`unevaluatedProperties`).
         other_items: The same for items.
         is_leaf: Whether it has no parts that are asked about the same value.
+        is_constant: Whether it is a value of `enum` or `const`, which evaluates nothing within it.
         known_keys: For each key of `properties`, the nodes for its value.
         sorted_choices: `choices` in order, to find those with a beginning.
     """
@@ -72,6 +73,7 @@ class Node:
     other_keys: Node | None = None
     other_items: Node | None = None
     is_leaf: bool = False
+    is_constant: bool = False
     known_keys: dict[str, tuple[Node, ...]] = field(default_factory=dict)
     sorted_choices: list[str] = field(default_factory=list)
 

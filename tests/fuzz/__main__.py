@@ -12,12 +12,14 @@ import sys
 import time
 from collections import Counter
 
+from tests.fuzz.schemas import schema_difference
 from tests.fuzz.sliced import chunker_difference, reader_difference
 from tests.fuzz.typed import cases, difference
 
 FUZZERS = {
     "slicings of JSON and near-JSON": reader_difference,
     "slicings of prose for a chunker": chunker_difference,
+    "JSON Schemas and documents beside jsonschema-rs": schema_difference,
 }
 EACH = 5
 """Texts a seed."""

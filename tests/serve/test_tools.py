@@ -2,6 +2,8 @@
 
 import json
 import re
+import select
+import socket
 import time
 
 import httpx
@@ -9,6 +11,7 @@ import openai
 import pytest
 
 from streamval.errors import RequestError
+from streamval.serve.completions import SMALL_BODY
 from streamval.serve.exchange import REFUSAL
 from streamval.serve.tools import complaint, schemas_of
 from tests.support.gateway import gateway
@@ -287,3 +290,73 @@ async def test_an_escape_hides_nothing_from_the_rules():
         )
     assert answer.choices[0].finish_reason == "content_filter"
     assert not answer.choices[0].message.content
+
+
+def integers(name, **more):
+    """A tool that takes an integer."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer", **more}}, "required": ["n"]}
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
+
+
+async def test_a_tool_whose_schema_cannot_be_used_spoils_no_other():
+    odd = {"name": "odd", "parameters": {"$ref": "https://127.0.0.1:1/schema.json"}}
+    tools = [integers(f"tool_{n}") for n in range(30)]
+    names = [tool["function"]["name"] for tool in tools]
+    tools.insert(15, {"type": "function", "function": odd})
+
+    def script(body, before):
+        if before:
+            return call('{"n": 1}', "odd")
+        calls = [
+            {"index": at, "id": name, "function": {"name": name, "arguments": '{"n": 1}'}}
+            for at, name in enumerate(names)
+        ]
+        return [*(frame({"tool_calls": [one]}) for one in calls), frame({}, "tool_calls")]
+
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        whole = await client.chat.completions.create(model="careful", messages=ASK, tools=tools)
+        assert [one.function.name for one in whole.choices[0].message.tool_calls] == names
+        whole = await client.chat.completions.create(model="careful", messages=ASK, tools=tools)
+        assert whole.choices[0].message.tool_calls is None
+        assert whole.choices[0].finish_reason == "content_filter"
+        assert whole.choices[0].message.refusal == REFUSAL
+        told = behind.requests[-1].body["messages"][0]["content"]  # the model
+        assert "a call of 'odd': its schema cannot be used" in told
+
+
+async def test_tools_may_take_more_than_is_read_of_a_body_before_its_slot():
+    tools = [integers(f"tool_{n}", description="long " * 300) for n in range(100)]
+    assert len(json.dumps(tools)) > 2 * SMALL_BODY
+    for arguments, reason in (('{"n": 1}', "tool_calls"), ('{"n": "x"}', "content_filter")):
+        async with (
+            upstream(call(arguments, "tool_99")) as behind,
+            gateway(behind.url) as serving,
+            client_of(serving) as client,
+        ):
+            whole = await client.chat.completions.create(model="plain", messages=ASK, tools=tools)
+            assert whole.choices[0].finish_reason == reason
+            assert behind.requests[0].body["tools"] == tools
+
+
+@pytest.mark.parametrize("keyword", ["$schema", "$ref", "$dynamicRef"])
+async def test_no_address_in_a_schema_is_connected_to(keyword):
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        schema = {keyword: f"http://127.0.0.1:{elsewhere.getsockname()[1]}/", "type": "object"}
+        tool = {"type": "function", "function": {"name": "weather", "parameters": schema}}
+        asked = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        async with (
+            upstream(call("{}")) as behind,
+            gateway(behind.url) as serving,
+            client_of(serving) as client,
+        ):
+            whole = await client.chat.completions.create(model="plain", messages=ASK, tools=[tool])
+            assert whole.choices[0].finish_reason == "content_filter"
+            with pytest.raises(openai.BadRequestError, match="cannot be used"):
+                await client.chat.completions.create(
+                    model="plain", messages=ASK, response_format=asked
+                )
+        assert select.select([elsewhere], [], [], 0)[0] == []

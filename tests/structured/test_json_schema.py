@@ -1,7 +1,9 @@
 """Tests of `streamval.structured.json_schema`."""
 
 import json
+import random
 from copy import copy
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,9 @@ import streamval as sv
 from streamval.errors import UsageError
 from streamval.structured.json_schema import JSONSchema, schema_of
 from streamval.structured.schema import Schema
+from tests.fuzz.schemas import Maker, too_early
+from tests.fuzz.typed import sliced
+from tests.support.oracle import failed_after
 
 PEOPLE = {
     "type": "object",
@@ -96,6 +101,34 @@ def test_formats_are_annotations_unless_they_are_asserted():
 
 
 @pytest.mark.parametrize(
+    ("named", "is_tuple"),
+    [
+        ("http://json-schema.org/draft-07/schema#", True),
+        ("https://json-schema.org/draft-07/schema", True),
+        ("https://json-schema.org/draft/2020-12/schema", False),
+        ("http://json-schema.org/schema#", False),
+        ("http://127.0.0.1:1/of-our-own", False),
+    ],
+)
+def test_the_draft_is_the_one_that_is_named_else_the_newest(named, is_tuple):
+    schema = {"$schema": named, "items": [{"type": "null"}]}
+    if is_tuple:
+        assert JSONSchema(schema).complaint("[1]") is not None
+    else:
+        with pytest.raises(UsageError, match="no JSON Schema"):
+            JSONSchema(schema)
+        assert JSONSchema({"$schema": named, "prefixItems": [{"type": "null"}]}).complaint("[1]")
+
+
+def test_formats_of_newer_drafts_are_known_to_schemas_of_older_ones():
+    schema = {"$schema": "http://json-schema.org/draft-06/schema#", "format": "uuid"}
+    judge = JSONSchema({**schema, "items": schema}, assert_formats=True)
+    assert judge.complaint('["x"]') == '$[0]: "x" is no uuid'
+    assert JSONSchema(schema, assert_formats=True).complaint('"x"') is not None
+    assert judge.complaint('["123e4567-e89b-12d3-a456-426614174000"]') is None
+
+
+@pytest.mark.parametrize(
     ("schema", "said"),
     [
         ({"type": "strin"}, "this is no JSON Schema"),
@@ -168,3 +201,26 @@ def test_a_schema_is_one_of_two_kinds():
     assert JSONSchema({"type": "array"}).root == "array"
     assert JSONSchema({"type": "string"}).is_scalar
     assert JSONSchema({"title": "City"}).name == "City"
+
+
+SAMPLE = Path(__file__).parents[1] / "benchmarks" / "jsonschemabench_sample.jsonl"
+
+
+@pytest.mark.parametrize("line", SAMPLE.read_text().splitlines(), ids=lambda line: line[10:50])
+def test_schemas_of_jsonschemabench_are_judged_as_labelled(line):
+    """Their origin and licence are in `tests/benchmarks/schema.py`."""
+    case, rng = json.loads(line), random.Random(7)
+    judge = JSONSchema(case["schema"], assert_formats=True)
+    for test in case["tests"]:
+        text = json.dumps(test["data"])
+        assert (judge.complaint(text) is None) == test["valid"], text
+        failed = failed_after(judge, sliced(text, rng))
+        assert failed is None or not test["valid"], text
+        assert failed is not None or test["valid"] or judge.is_scalar, text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_nothing_fails_while_a_continuation_could_be_valid(seed):
+    rng = random.Random(seed)
+    judge = JSONSchema(Maker(rng, small=True).root())
+    assert list(too_early(judge, rng, count=100, size=2)) == []

@@ -25,7 +25,7 @@ def installed(where: Path) -> Path:
     if shutil.which("npm") is None or shutil.which("node") is None:
         raise NoNode("there is no Node (apt-get install nodejs npm)")
     digest = hashlib.sha256()
-    for name in ("package.json", "package-lock.json", "clients.mjs"):
+    for name in ("package.json", "package-lock.json", "clients.mjs", "schemas.mjs"):
         digest.update((SOURCES / name).read_bytes())
     folder = where / digest.hexdigest()[:12]
     where.mkdir(parents=True, exist_ok=True)
