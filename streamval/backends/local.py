@@ -24,7 +24,7 @@ import httpx
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.options import check_names
 from streamval.errors import BackendError, StreamBrokenError, UsageError
-from streamval.structured.json_schema import schema_of
+from streamval.structured.json_schema.schema import schema_of
 from streamval.types.context import Message
 from streamval.types.deltas import Delta
 from streamval.types.results import Usage

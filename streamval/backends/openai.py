@@ -15,7 +15,7 @@ from streamval.backends.continuing import Continues, continued
 from streamval.backends.options import SAMPLING, check_options
 from streamval.backends.provider import broken_off, close, no_key, provider_error
 from streamval.errors import AuthenticationError, BackendError, UsageError
-from streamval.structured.json_schema import schema_of
+from streamval.structured.json_schema.schema import schema_of
 from streamval.types.deltas import Delta
 from streamval.wire.completions import Completion, read_delta
 from streamval.wire.errors import message_in

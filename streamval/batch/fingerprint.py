@@ -34,7 +34,7 @@ from streamval.backends.base import Backend
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
 from streamval.requirements.base import Requirement
-from streamval.structured.json_schema import JSONSchema
+from streamval.structured.json_schema.schema import JSONSchema
 from streamval.structured.schema import Schema
 
 _LIVE = re.compile(

@@ -9,7 +9,7 @@ from streamval.backends.base import Backend
 from streamval.chunkers.json import JSONDelta
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed
-from streamval.structured.json_schema import schema_of
+from streamval.structured.json_schema.schema import schema_of
 from streamval.structured.schema import Schema, SchemaWatch
 from streamval.types.context import Context
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult, ValidationResult

@@ -6,7 +6,7 @@ import json
 from functools import lru_cache
 
 from streamval.errors import RequestError, UsageError
-from streamval.structured.json_schema import JSONSchema
+from streamval.structured.json_schema.schema import JSONSchema
 
 
 def format_of(response_format: object, *, assert_formats: bool = True) -> JSONSchema | None:

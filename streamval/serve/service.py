@@ -20,7 +20,7 @@ from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of
 from streamval.serve.tools import meant, schemas_of, valid_tool_calls
 from streamval.serve.upstream import Relay
-from streamval.structured.json_schema import JSONSchema
+from streamval.structured.json_schema.schema import JSONSchema
 from streamval.wire.completions import CompletionRequest
 
 

@@ -16,7 +16,7 @@ from streamval.requirements.final import validate_output
 from streamval.serve.schemas import json_schema
 from streamval.serve.upstream import Relay
 from streamval.structured.as_read import unescaped
-from streamval.structured.json_schema import JSONSchema
+from streamval.structured.json_schema.schema import JSONSchema
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 from streamval.wire.completions import no_number

@@ -29,7 +29,7 @@ import jsonschema_rs
 import pydantic_core
 
 from streamval.errors import UsageError
-from streamval.structured.json_schema import JSONSchema
+from streamval.structured.json_schema.schema import JSONSchema
 from streamval.structured.reader import JSONReader
 from tests.fuzz.schemas import Maker
 from tests.support.oracle import SCALARS, Oracle, failed_after

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import jsonschema_rs
 
 from streamval.errors import UsageError
-from streamval.structured import schema_compiler
-from streamval.structured.json_schema import JSONSchema
+from streamval.structured.json_schema import compiler
+from streamval.structured.json_schema.schema import JSONSchema
 from tests.fuzz.typed import sliced, written
 from tests.support.oracle import SCALARS as SMALL
 from tests.support.oracle import Oracle, failed_after
@@ -254,7 +254,7 @@ def schema_difference(rng: random.Random) -> str | None:
     except ValueError:
         validator = None
     try:
-        with patch.object(schema_compiler, "MANY", rng.choice([2, schema_compiler.MANY])):
+        with patch.object(compiler, "MANY", rng.choice([2, compiler.MANY])):
             made = JSONSchema(schema)
     except UsageError as error:
         return f"{json.dumps(schema)} is refused: {error}" if validator else None

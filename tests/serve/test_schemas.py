@@ -8,7 +8,7 @@ import pytest
 from streamval.errors import RequestError
 from streamval.serve import schemas
 from streamval.serve.schemas import format_of
-from streamval.structured.json_schema import JSONSchema
+from streamval.structured.json_schema.schema import JSONSchema
 from tests.support.gateway import ASK, FILE, client_of, gateway
 from tests.support.upstream import upstream
 

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from streamval.structured.json_events import JSONEvent, OpenLiteral, OpenString, path_of
-from streamval.structured.schema_beginnings import excluded, impossible, may_still_fail
-from streamval.structured.schema_nodes import Group, Node, Switch, Verdict, written
-from streamval.structured.schema_scalar import (
+from streamval.structured.json_schema.beginnings import excluded, impossible, may_still_fail
+from streamval.structured.json_schema.nodes import Group, Node, Switch, Verdict, written
+from streamval.structured.json_schema.scalar import (
     Known,
     Reason,
     any_of,
@@ -433,9 +433,7 @@ class SchemaJudge:
 
     # Branches that the first key chooses
 
-    def _choose(
-        self, top: _Open, chosen_of: Callable[[_Waiting], list[Node] | None]
-    ) -> None:
+    def _choose(self, top: _Open, chosen_of: Callable[[_Waiting], list[Node] | None]) -> None:
         """Ask the branches that `chosen_of` returns; `None` leaves a group waiting. Branches may have groups too."""
         while chosen := [
             (one, nodes) for one in top.waiting if (nodes := chosen_of(one)) is not None

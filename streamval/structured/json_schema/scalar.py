@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from streamval.structured.schema_nodes import TYPES, Node, Verdict, kind_of, written
+from streamval.structured.json_schema.nodes import TYPES, Node, Verdict, kind_of, written
 
 Known: TypeAlias = "dict[int, Verdict]"
 """What nodes have said of one value: each is asked once, also where references lead in a circle."""

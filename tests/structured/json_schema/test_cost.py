@@ -1,10 +1,10 @@
-"""Tests of `streamval.structured.schema_cost`."""
+"""Tests of `streamval.structured.json_schema.cost`."""
 
 import pytest
 
-from streamval.structured.json_schema import JSONSchema
-from streamval.structured.schema_compiler import Compiler
-from streamval.structured.schema_cost import may_take_long
+from streamval.structured.json_schema.compiler import Compiler
+from streamval.structured.json_schema.cost import may_take_long
+from streamval.structured.json_schema.schema import JSONSchema
 
 BRANCH = {"type": "array", "items": {"$ref": "#"}}
 UNEVALUATED = {"properties": {"a": {}}}

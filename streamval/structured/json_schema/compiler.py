@@ -17,16 +17,14 @@ import jsonschema_rs
 from jsonschema_specifications import REGISTRY
 from referencing.jsonschema import DRAFT202012, specification_with
 
-from streamval.structured.schema_nodes import Group, Node, Switch, written
-
-MAX_PATTERN = 2**20
-"""Bytes that a compiled pattern may take."""
-
-MAX_BACKTRACKS = 100_000
-"""Steps of a pattern that needs backtracking (a lookahead, a reference), for one string."""
+from streamval.errors import UsageError
+from streamval.structured.json_schema.nodes import Group, Node, Switch, written
+from streamval.structured.json_schema.patterns import matcher
 
 MAX_COMPOSED = 64
 """Objects and arrays of an `enum` that are judged while they are written; more are compared at their end."""
+
+_CONTENT = frozenset({"contentEncoding", "contentMediaType"})
 
 NEWER_FORMATS = {
     name: jsonschema_rs.validator_for({"format": name}, validate_formats=True).is_valid
@@ -41,23 +39,43 @@ _LATE = frozenset({"$dynamicRef", "$recursiveRef"})
 """Keywords that only the validator judges: they depend on the way to this part."""
 
 
-@lru_cache(maxsize=1024)
-def matcher(pattern: str) -> Any:
-    """Return a matcher of a pattern of ECMA 262: in linear time, or where it needs backtracking, with a limit.
+DRAFTS = {
+    uri.partition("://")[2].rstrip("#"): uri
+    for uri in (
+        *(f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7)),
+        *(f"https://json-schema.org/draft/{year}/schema" for year in ("2019-09", "2020-12")),
+    )
+}
+NEWEST = DRAFTS["json-schema.org/draft/2020-12/schema"]
+
+
+def draft_of(schema: Any) -> str:
+    """Return the draft that a schema names, by its address; without a name, the newest.
 
     Raises:
-        jsonschema_rs.ValidationError: If it is no pattern.
+        UsageError: If it names another dialect.
+
+    Example:
+        >>> draft_of({"$schema": "https://json-schema.org/draft-07/schema"}), draft_of({}) == NEWEST
+        ('http://json-schema.org/draft-07/schema#', True)
     """
-    schema = {"pattern": pattern}
-    try:
-        return jsonschema_rs.validator_for(
-            schema, pattern_options=jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN)
+    named = schema.get("$schema") if isinstance(schema, Mapping) else None
+    if not isinstance(named, str):
+        return NEWEST
+    known = {**DRAFTS, "json-schema.org/schema": NEWEST}
+    if (draft := known.get(named.partition("://")[2].rstrip("#"))) is None:
+        raise UsageError(
+            f"the JSON Schema names the dialect {named!r}: known are the drafts 4, 6, 7, 2019-09 and 2020-12, and "
+            "other documents are not fetched"
         )
-    except jsonschema_rs.ValidationError:
-        limits = jsonschema_rs.FancyRegexOptions(
-            backtrack_limit=MAX_BACKTRACKS, size_limit=MAX_PATTERN
-        )
-        return jsonschema_rs.validator_for(schema, pattern_options=limits)
+    return draft
+
+
+@lru_cache
+def meta(draft: str) -> Any:
+    """Return a validator of schemas of a draft. `format` is left to the compiler, which knows more patterns."""
+    asked = {"$schema": draft, "$ref": draft}
+    return jsonschema_rs.validator_for(asked, offline=True, validate_formats=False)
 
 
 class Compiler:
@@ -67,6 +85,11 @@ class Compiler:
         schema: The schema.
         formats: Whether `format` is an assertion.
 
+    Attributes:
+        root: The node of the whole schema.
+        knows_better: Whether the validator does not judge a keyword as its draft says: `contentEncoding`, which it
+            asserts in older drafts.
+
     Raises:
         Unresolvable: If a reference leads nowhere, or to another document.
     """
@@ -75,9 +98,8 @@ class Compiler:
         self._formats = formats
         self._nodes: dict[int, Node] = {}
         self._keep: list[Any] = []  # so that no id is used twice
-        self._dialect = "https://json-schema.org/draft/2020-12/schema"
-        if isinstance(schema, Mapping) and isinstance(schema.get("$schema"), str):
-            self._dialect = schema["$schema"]
+        self._dialect = draft_of(schema)
+        self.knows_better = False
         specification = specification_with(self._dialect, default=DRAFT202012)
         resource: Any = specification.create_resource(schema)
         registry: Any = REGISTRY.with_resource("", resource)
@@ -126,6 +148,8 @@ class Compiler:
             found = resolver.lookup(ref)
             node.same.append(self._node(found.contents, found.resolver))
         node.partial = not _LATE.isdisjoint(schema)
+        if isinstance(ref := schema.get("$dynamicRef"), str):
+            resolver.lookup(ref)
         self._of_any(node, schema)
         node.same += map(made, schema.get("allOf", ()))
         if "anyOf" in schema:
@@ -152,6 +176,7 @@ class Compiler:
                 _of_choices(node, values)
 
     def _of_scalars(self, node: Node, schema: Mapping[str, Any]) -> None:
+        self.knows_better |= not self._is_new and not _CONTENT.isdisjoint(schema)
         node.checks += _bounds(schema)
         if "multipleOf" in schema:  # decimal fractions are the validator's business
             of = schema["multipleOf"]

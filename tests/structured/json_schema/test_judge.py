@@ -1,4 +1,4 @@
-"""Tests of `streamval.structured.schema_judge`: beside the validator, over random schemas and documents."""
+"""Tests of `streamval.structured.json_schema.judge`: beside the validator, over random schemas and documents."""
 
 import json
 from itertools import pairwise
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamval.structured import schema_compiler
+from streamval.structured.json_schema import compiler
+from streamval.structured.json_schema.compiler import Compiler
+from streamval.structured.json_schema.judge import SchemaJudge
 from streamval.structured.reader import JSONReader
-from streamval.structured.schema_compiler import Compiler
-from streamval.structured.schema_judge import SchemaJudge
 
 KEYS = st.sampled_from(["a", "b", "c"])
 SCALARS = st.one_of(
@@ -126,13 +126,13 @@ def judged(schema, text, cuts=()):
     SCHEMAS,
     st.one_of(st.lists(DOCUMENTS, max_size=4), st.dictionaries(KEYS, DOCUMENTS, max_size=3)),
     st.sets(st.integers(0, 60)),
-    st.sampled_from([1, schema_compiler.MANY]),
+    st.sampled_from([1, compiler.MANY]),
 )
 @settings(max_examples=1500, deadline=None)
 def test_its_verdict_is_the_validators_and_no_valid_document_fails(schema, document, cuts, many):
     wanted, text = whole(schema), json.dumps(document)
     valid = jsonschema_rs.validator_for(wanted).is_valid(document)
-    with patch.object(schema_compiler, "MANY", many):
+    with patch.object(compiler, "MANY", many):
         judge, failed_after = judged(wanted, text, cuts)
     if valid:
         assert judge.complaint is None

@@ -12,13 +12,14 @@ from referencing.exceptions import Unresolvable
 
 from streamval.errors import UsageError
 from streamval.structured.json_events import JSONEvent, OpenLiteral, OpenString, Root, path_of
+from streamval.structured.json_schema.beginnings import excluded
+from streamval.structured.json_schema.compiler import NEWER_FORMATS, Compiler, draft_of, meta
+from streamval.structured.json_schema.cost import may_take_long
+from streamval.structured.json_schema.judge import SchemaJudge
+from streamval.structured.json_schema.nodes import Node
+from streamval.structured.json_schema.patterns import LIMITED
 from streamval.structured.reader import JSONReader
 from streamval.structured.schema import Schema, SchemaWatch
-from streamval.structured.schema_beginnings import excluded
-from streamval.structured.schema_compiler import NEWER_FORMATS, Compiler
-from streamval.structured.schema_cost import may_take_long
-from streamval.structured.schema_judge import SchemaJudge
-from streamval.structured.schema_nodes import Node
 
 MAX_SCHEMA = 4 * 2**20
 """Characters of the largest schema."""
@@ -58,28 +59,23 @@ class JSONSchema(Schema[Any]):
             written = json.dumps(wanted)
             if len(written) > MAX_SCHEMA:
                 raise UsageError(f"the JSON Schema is longer than {MAX_SCHEMA:,} characters")
-            read = _by_a_known_draft(json.loads(written))  # a copy that nobody changes
-            jsonschema_rs.meta.validate(read)
-            self.node: Node = Compiler(read, formats=assert_formats).root
-            self._is_costly = may_take_long(self.node)
-            self._validator = jsonschema_rs.validator_for(
-                read,
-                validate_formats=assert_formats,
-                formats=NEWER_FORMATS,
-                offline=True,
-                pattern_options=jsonschema_rs.FancyRegexOptions(
-                    backtrack_limit=100_000, size_limit=2**22
-                ),
-            )
+            read = json.loads(written)  # a copy that nobody changes
+            draft = draft_of(read)
+            meta(draft).validate(read)
+            compiler = Compiler(read, formats=assert_formats)
         except Unresolvable as error:
+            named = getattr(error, "anchor", None) or error.ref
             raise UsageError(
-                f"the JSON Schema refers to {error.ref!r}, which is not in it; other documents are not fetched"
+                f"the JSON Schema refers to {named!r}, which is not in it; other documents are not fetched"
             ) from None
         except RecursionError:
             raise UsageError("the JSON Schema is nested too deeply") from None
-        except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+        except (ValueError, TypeError) as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UsageError(f"this is no JSON Schema: {said[:300]}") from None
+        self.node: Node = compiler.root
+        is_costly = compiler.knows_better or may_take_long(self.node)
+        self._validator = None if is_costly else _validator_for(read, draft, assert_formats)
 
     @cached_property
     def is_scalar(self) -> bool:
@@ -134,7 +130,7 @@ class JSONSchema(Schema[Any]):
         """
         text = self.json_in(text)
         value = json.loads(text, parse_constant=_no_number)
-        if self._is_costly:
+        if self._validator is None:
             judged = SchemaJudge(self.node)
             _judge_value(judged, text)
             self.trust(judged)
@@ -145,12 +141,13 @@ class JSONSchema(Schema[Any]):
     def settled(self, judged: SchemaJudge, text: str) -> Any:
         """Return the value of a JSON document that has come to its end.
 
-        By a schema by which the validator could take very long, our own judge decides, which cannot.
+        By a schema by which the validator could take very long, or that it does not judge as its draft says, our own
+        judge decides.
 
         Raises:
             ValueError: If it does not meet the schema, or cannot be judged.
         """
-        if not self._is_costly:
+        if self._validator is not None:
             return self.parse(text)
         self.trust(judged)
         return json.loads(text, parse_constant=_no_number)
@@ -208,21 +205,20 @@ _OPENINGS = {
 }
 
 
-_DRAFTS = {
-    name.split("://")[1].rstrip("#"): name
-    for name in (
-        *(f"http://json-schema.org/draft-0{number}/schema#" for number in (4, 6, 7)),
-        *(f"https://json-schema.org/draft/{year}/schema" for year in ("2019-09", "2020-12")),
-    )
-}
-
-
-def _by_a_known_draft(schema: Any) -> Any:
-    """Name the draft as the validator does; without a known one it is the newest. The validator would fetch others."""
-    if isinstance(schema, dict) and isinstance(named := schema.get("$schema"), str):
-        draft = _DRAFTS.get(named.rpartition("://")[2].rstrip("#"))
-        schema = {**schema, "$schema": draft or _DRAFTS["json-schema.org/draft/2020-12/schema"]}
-    return schema
+def _validator_for(schema: Any, draft: str, formats: bool) -> Any:
+    """Return the validator that has the last word; `None` if it does not know a pattern that JavaScript has."""
+    if isinstance(schema, dict):
+        schema = {**schema, "$schema": draft}
+    try:
+        return jsonschema_rs.validator_for(
+            schema,
+            validate_formats=formats,
+            formats=NEWER_FORMATS,
+            offline=True,
+            pattern_options=LIMITED,
+        )
+    except (ValueError, jsonschema_rs.ReferencingError):
+        return None
 
 
 def _may_be(node: Node, kind: str) -> bool:

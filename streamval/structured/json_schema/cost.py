@@ -1,6 +1,6 @@
 """Whether a validator may take very long by a schema, which can ask for endless work in a few hundred characters.
 
-Our own judge shares equal questions (`streamval.structured.schema_judge`), so its work is bounded. A validator that
+Our own judge shares equal questions (`streamval.structured.json_schema.judge`), so its work is bounded. A validator that
 asks each branch anew multiplies: by references to references, by choices that contain themselves, and by
 `unevaluated…` around parts that it evaluates again.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from streamval.structured.schema_nodes import Node
+from streamval.structured.json_schema.nodes import Node
 
 MAX_QUESTIONS = 2_000
 """How many questions a validator may ask about one scalar value."""
@@ -19,7 +19,7 @@ def may_take_long(root: Node) -> bool:
     """Return whether a validator may ask very many questions by a schema. Its cost is linear.
 
     Example:
-        >>> from streamval.structured.schema_compiler import Compiler
+        >>> from streamval.structured.json_schema.compiler import Compiler
         >>> tree = {"type": "array", "items": {"$ref": "#"}}
         >>> twice = {"anyOf": [tree, {**tree, "minItems": 1}]}
         >>> [may_take_long(Compiler(schema).root) for schema in (tree, twice)]

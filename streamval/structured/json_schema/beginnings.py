@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from streamval.structured.json_events import OpenLiteral, OpenString
-from streamval.structured.schema_nodes import Node, written
-from streamval.structured.schema_scalar import nearest
+from streamval.structured.json_schema.nodes import Node, written
+from streamval.structured.json_schema.scalar import nearest
 
 
 def impossible(node: Node, beginning: OpenString | OpenLiteral, asked: set[int]) -> str:
