@@ -57,7 +57,7 @@ class OpenString(NamedTuple):
 
 
 class OpenLiteral(NamedTuple):
-    """The beginning of a number, or of `true`, `false` or `null`, that has not ended.
+    """The beginning of a number, or of `true`, `false` or `null`, that has not ended; or a comma at the end of the text.
 
     Attributes:
         start: Offset of its first character.

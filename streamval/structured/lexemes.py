@@ -21,7 +21,8 @@ STRING_GOES_ON = re.compile(
     r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*+((?:\\(?:u[0-9A-Fa-f]{0,3})?)?)\Z'
 )
 _UNFINISHED_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9A-Fa-f]{0,3})?)\Z")
-OPEN_LITERAL = re.compile(r"[\s,:]*+([-0-9tfn][^\s,\]}]*)\Z")
+# A number or word that has not ended; or a comma, behind which something has to follow.
+OPEN_LITERAL = re.compile(r"\s*+(?:(,)\s*+|[\s,:]*+([-0-9tfn][^\s,\]}]*))\Z")
 OPEN_STRING = re.compile(r'[\s,:]*"')
 # A string, which stays as it is, or an exponent that is too large for a `Decimal`.
 _HUGE_EXPONENT = re.compile(r'"(?:[^"\\]++|\\.)*+"?|(?<=[0-9])([eE][+-]?)[0-9]{5,}', re.DOTALL)

@@ -166,13 +166,16 @@ class JSONReader:
 
     @property
     def open_literal(self) -> OpenLiteral | None:
-        """A number or word that has begun and not ended, or `None`, also where it is very long."""
+        """A number or word that has begun and not ended, or a comma; `None` without, and where it is very long."""
         is_due = self._tail and self._frames and self._string is None and not self._unsent
         if not is_due or self.began_at is None or self.ended_at is not None or self.error:
             return None
         text = "".join(self._tail)
-        found = None if self._is_key() else OPEN_LITERAL.match(text)
-        return found and OpenLiteral(self._at - len(text) + found.start(1), found[1])
+        found = OPEN_LITERAL.match(text)
+        if found is None or (found[2] and self._is_key()):
+            return None
+        head = found[1] or found[2]
+        return OpenLiteral(self._at - len(text) + found.start(found.lastindex or 0), head)
 
     def __copy__(self) -> JSONReader:
         twin: JSONReader = object.__new__(type(self))

@@ -240,9 +240,11 @@ class SchemaJudge:
         return self.complaint
 
     def begun(self, beginning: OpenString | OpenLiteral) -> str | None:
-        """Take the beginning of a string, or of a number or word, that has not ended."""
+        """Take the beginning of a string, or of a number or word, that has not ended; or a comma."""
         if self._left < 0:
             return None
+        if beginning.head == "," and isinstance(beginning, OpenLiteral):
+            return self._comma(self._open[-1])
         top = self._open[-1] if self._open else None
         for one in top.waiting if top is not None else ():
             if isinstance(beginning, OpenString) and not one.switch.may_begin(beginning):
@@ -256,6 +258,16 @@ class SchemaJudge:
             elif may_still_fail(node):
                 undecided.append((node, askers))
         self._undecided = undecided
+        return self.complaint
+
+    def _comma(self, top: _Open) -> str | None:
+        """Take a comma, behind which another item follows. In an object it may be a key that stands already."""
+        for task in top.alive() if not top.is_object else ():
+            node = task.node
+            if node.most_items is not None and top.count >= node.most_items:
+                self.fail(task, partial(_too_many, top.path, node.most_items, "items"))
+            if any(part.never for part in node.at(top.count)):
+                self.fail(task, self._here("no value is allowed here"))
         return self.complaint
 
     def fail(self, task: _Task | None, why: Reason) -> None:
