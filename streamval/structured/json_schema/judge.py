@@ -2,7 +2,7 @@
 
 Each value that is being written has a task for each node of the schema that is asked about it; equal questions
 share a task, so there are at most as many tasks a value as the schema has places, however its choices multiply.
-A task that has failed tells those that asked (`_Asker`): a part of `allOf` fails the whole, the last branch of
+A task that has failed tells those that asked (`tasks.Asker`): a part of `allOf` fails the whole, the last branch of
 `anyOf` that was left fails it, a value fails its object. Once the root has failed, the document is lost.
 
 A wrong value fails at once, although a later value of the same key would replace it (RFC 8259, section 4, leaves
@@ -12,14 +12,13 @@ its last value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from streamval.structured.json_events import JSONEvent, OpenLiteral, OpenString, path_of
 from streamval.structured.json_schema.beginnings import excluded, impossible, may_still_fail
-from streamval.structured.json_schema.nodes import Group, Node, Switch, Verdict, written
+from streamval.structured.json_schema.nodes import Group, Node, Verdict, written
 from streamval.structured.json_schema.scalar import (
     Known,
     Reason,
@@ -30,162 +29,23 @@ from streamval.structured.json_schema.scalar import (
     why_not,
     why_not_one,
 )
+from streamval.structured.json_schema.tasks import (
+    Asker,
+    Branch,
+    Noted,
+    Open,
+    Task,
+    Waiting,
+    WhenThere,
+    count,
+)
 
 QUESTIONS, QUESTIONS_A_VALUE = 500_000, 64
 """How many questions may be asked of nodes about a document: so many, and so many more for each key and value. A
 document that needs more, such as 20,000 items under 3,000 parts of `allOf`, is judged at its end."""
 
 
-class _Asker:
-    """Who asked for a task, or about a value. Its answer counts as it is: for `allOf`, `properties`, `items`."""
-
-    __slots__ = ("task",)
-
-    def __init__(self, task: _Task | None) -> None:
-        self.task = task
-
-    def failed(self, judge: SchemaJudge, why: Reason) -> None:
-        """Take a failure, which may come before the value is complete."""
-        judge.fail(self.task, why)
-
-    def answered(self, judge: SchemaJudge, verdict: Verdict, why: Reason) -> None:
-        """Take the verdict on a value that is complete."""
-        if verdict is False:
-            self.failed(judge, why)
-        elif verdict is None and self.task is not None:
-            self.task.unsure = True
-
-
-class _Branch(_Asker):
-    """A branch of `anyOf` or `oneOf`: the last that fails, fails the task."""
-
-    __slots__ = ("left", "whys")
-
-    def __init__(self, task: _Task, count: int) -> None:
-        super().__init__(task)
-        self.left = count
-        self.whys: list[Reason] = []
-
-    def failed(self, judge: SchemaJudge, why: Reason) -> None:
-        self.left -= 1
-        self.whys.append(why)
-        if self.left == 0:
-            judge.fail(self.task, partial(str, nearest(self.whys)))
-
-
-class _WhenThere(_Asker):
-    """A dependent schema: its failure counts once its key is there."""
-
-    __slots__ = ("key", "keys")
-
-    def __init__(self, task: _Task, keys: set[str], key: str) -> None:
-        super().__init__(task)
-        self.keys, self.key = keys, key
-
-    def failed(self, judge: SchemaJudge, why: Reason) -> None:
-        if self.key in self.keys:
-            judge.fail(self.task, why)
-
-
-class _Noted(_Asker):
-    """An answer that is noted for the end: of `contains`, or of `unevaluated…`."""
-
-    __slots__ = ("answers", "at")
-
-    def __init__(self, task: _Task, answers: _Answers, at: str | int) -> None:
-        super().__init__(task)
-        self.answers, self.at = answers, at
-
-    def failed(self, judge: SchemaJudge, why: Reason) -> None:
-        self.answers[self.at] = False, why
-
-    def answered(self, judge: SchemaJudge, verdict: Verdict, why: Reason) -> None:
-        self.answers[self.at] = verdict, why
-        assert self.task is not None
-        most = self.task.node.most if self.answers is self.task.contained else None
-        if verdict and most is not None and _count(self.answers, wanted=True) > most:
-            judge.fail(self.task, lambda: f"{why()}: more than {most} items match `contains`")
-
-
-_Answers: TypeAlias = dict["str | int", tuple[Verdict, Reason]]
-
-
-def _count(answers: _Answers, *, wanted: Verdict) -> int:
-    return sum(verdict is wanted for verdict, _ in answers.values())
-
-
-class _Task:
-    """A node, asked about an object or array that is being written. What it has no part for stays empty."""
-
-    failed = False
-    why: Reason = str
-    verdict: Any = None
-    asked = False
-    same: tuple[_Task, ...] = ()
-    groups: tuple[list[_Task], ...] = ()
-    ones: tuple[list[_Task], ...] = ()
-    nots: tuple[_Task, ...] = ()
-    condition: tuple[_Task, _Task | None, _Task | None] | None = None
-    dependent: Mapping[str, _Task] = MappingProxyType({})
-
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.unsure = node.partial
-        self.askers: list[_Asker] = []  # tasks about the same value
-        self.around: list[_Asker] = []  # tasks about the object or array around it
-        if node.contains is not None or node.other_keys is not None or node.other_items is not None:
-            self.contained: _Answers = {}
-            self.others: _Answers = {}
-
-
-class _Waiting(NamedTuple):
-    """A group whose branches are chosen by the value of its first key (`Group.switch`)."""
-
-    task: _Task
-    group: Group
-    switch: Switch
-    branch: _Branch
-    made: list[_Task]
-
-    def allowing(self, key: str) -> list[Node] | None:
-        """Return the branches that allow the first key; `None` if its value chooses among them."""
-        return None if self.switch.key == key else self.switch.allowing(key)
-
-
-class _Open:
-    """An object or array that is being written, with the tasks about it."""
-
-    def __init__(self, path: str, *, is_object: bool) -> None:
-        self.path = path
-        self.value: Any = None  # kept only where a node compares it: `enum`, `const`, `uniqueItems`
-        self.is_object = is_object
-        self.tasks: dict[int, _Task] = {}
-        self.waiting: list[_Waiting] = []
-        self.keys: set[str] = set()
-        self.key = ""
-        self.count = 0
-        self.duplicate = False
-        self.seen: set[str] = set()  # items, where they must be unique
-        self._alive: list[_Task] = []
-
-    @property
-    def kind(self) -> str:
-        return "object" if self.is_object else "array"
-
-    def child_path(self) -> str:
-        return path_of(self.path, self.key if self.is_object else self.count)
-
-    def add(self, task: _Task) -> None:
-        self.tasks[id(task.node)] = task
-        self._alive.append(task)
-
-    def alive(self) -> list[_Task]:
-        """Return the tasks that have not failed."""
-        self._alive = [task for task in self._alive if not task.failed]
-        return self._alive
-
-
-_Due: TypeAlias = list[tuple[Node, list[_Asker]]]
+_Due: TypeAlias = list[tuple[Node, list[Asker]]]
 
 
 class SchemaJudge:
@@ -201,9 +61,9 @@ class SchemaJudge:
 
     def __init__(self, root: Node) -> None:
         self._root = root
-        self._open: list[_Open] = []
+        self._open: list[Open] = []
         self._left = QUESTIONS
-        self._failures: list[tuple[_Task | None, Reason]] = []
+        self._failures: list[tuple[Task | None, Reason]] = []
         # The nodes that are asked about the value that is due, and those of them that its beginning may yet fail.
         self._next: _Due | None = None
         self._undecided: _Due | None = None
@@ -260,7 +120,7 @@ class SchemaJudge:
         self._undecided = undecided
         return self.complaint
 
-    def _comma(self, top: _Open) -> str | None:
+    def _comma(self, top: Open) -> str | None:
         """Take a comma, behind which another item follows. In an object it may be a key that stands already."""
         for task in top.alive() if not top.is_object else ():
             node = task.node
@@ -270,12 +130,12 @@ class SchemaJudge:
                 self.fail(task, self._here("no value is allowed here"))
         return self.complaint
 
-    def fail(self, task: _Task | None, why: Reason) -> None:
+    def fail(self, task: Task | None, why: Reason) -> None:
         """Note that a task has failed; without one, the document."""
         self._failures.append((task, why))
         if (
             len(self._failures) > 1
-        ):  # one that follows from another: no recursion, as documents nest
+        ):  # it follows from another: no recursion, as documents nest deeply
             return
         for one, reason in self._failures:
             if one is None:
@@ -293,7 +153,7 @@ class SchemaJudge:
     def _give_up(self, event: JSONEvent, *, ended: bool = False) -> None:
         self._left = -(10**12)
         if event.kind.startswith("start"):
-            self._open.append(_Open(event.path, is_object=event.kind == "start_object"))
+            self._open.append(Open(event.path, is_object=event.kind == "start_object"))
         elif event.kind == "end" and not ended:
             self._open.pop()
 
@@ -306,11 +166,11 @@ class SchemaJudge:
 
     def _asked_next(self) -> _Due:
         if not self._open:
-            return [(self._root, [_Asker(None)])]
+            return [(self._root, [Asker(None)])]
         top = self._open[-1]
         if top.duplicate:
             return []
-        due: dict[int, tuple[Node, list[_Asker]]] = {}
+        due: dict[int, tuple[Node, list[Asker]]] = {}
         for task in top.alive():
             for node, asker in self._parts_next(top, task):
                 if (known := due.get(id(node))) is None:
@@ -319,7 +179,7 @@ class SchemaJudge:
                     known[1].append(asker)
         return list(due.values())
 
-    def _parts_next(self, top: _Open, task: _Task) -> list[tuple[Node, _Asker]]:
+    def _parts_next(self, top: Open, task: Task) -> list[tuple[Node, Asker]]:
         """Return the parts of a node that are asked about the next value in it."""
         node = task.node
         if top.is_object:
@@ -330,11 +190,11 @@ class SchemaJudge:
             asked, others = node.at(at), node.other_items
             if node.most_items is not None and at >= node.most_items:
                 self.fail(task, partial(_too_many, top.path, node.most_items, "items"))
-        parts: list[tuple[Node, _Asker]] = [(part, _Asker(task)) for part in asked]
+        parts: list[tuple[Node, Asker]] = [(part, Asker(task)) for part in asked]
         if others is not None and not asked:
-            parts.append((others, _Noted(task, task.others, at)))
+            parts.append((others, Noted(task, task.others, at)))
         if node.contains is not None and not top.is_object:
-            parts.append((node.contains, _Noted(task, task.contained, at)))
+            parts.append((node.contains, Noted(task, task.contained, at)))
         return parts
 
     # What comes
@@ -352,7 +212,7 @@ class SchemaJudge:
             for task in top.alive():
                 self._judge_key(top, task)
 
-    def _judge_key(self, top: _Open, task: _Task) -> None:
+    def _judge_key(self, top: Open, task: Task) -> None:
         node, key = task.node, top.key
         if node.most_keys is not None and len(top.keys) > node.most_keys:
             self.fail(task, partial(_too_many, top.child_path(), node.most_keys, "keys"))
@@ -397,7 +257,7 @@ class SchemaJudge:
         around = self._open[-1] if self._open else None
         if around is not None:
             self._choose(around, lambda one: one.group)
-        opened = _Open(path, is_object=is_object)
+        opened = Open(path, is_object=is_object)
         for node, askers in self._due():
             task = self._task(opened, node)
             task.around += askers
@@ -445,7 +305,7 @@ class SchemaJudge:
 
     # Branches that the first key chooses
 
-    def _choose(self, top: _Open, chosen_of: Callable[[_Waiting], list[Node] | None]) -> None:
+    def _choose(self, top: Open, chosen_of: Callable[[Waiting], list[Node] | None]) -> None:
         """Ask the branches that `chosen_of` returns; `None` leaves a group waiting. Branches may have groups too."""
         while chosen := [
             (one, nodes) for one in top.waiting if (nodes := chosen_of(one)) is not None
@@ -456,7 +316,7 @@ class SchemaJudge:
                 self._ask_chosen(top, one, nodes)
             self._next = self._undecided = None
 
-    def _ask_chosen(self, top: _Open, one: _Waiting, nodes: list[Node]) -> None:
+    def _ask_chosen(self, top: Open, one: Waiting, nodes: list[Node]) -> None:
         before = len(top.tasks)
         if len(nodes) < len(one.group):
             why = self._here("no branch allows what stands here")
@@ -471,12 +331,12 @@ class SchemaJudge:
 
     # Tasks
 
-    def _task(self, opened: _Open, node: Node) -> _Task:
+    def _task(self, opened: Open, node: Node) -> Task:
         """Return the task of a node about a value that begins, made once."""
         if (known := opened.tasks.get(id(node))) is not None:
             return known
         self._left -= 1
-        task = _Task(node)
+        task = Task(node)
         opened.add(task)
         if why := excluded(node, opened.kind):
             task.failed, task.why = True, lambda: f"{opened.path}: {why}"
@@ -485,43 +345,43 @@ class SchemaJudge:
             self._ask_parts(opened, task)
         if node.dependent:
             task.dependent = {
-                key: self._asked(opened, part, _WhenThere(task, opened.keys, key))
+                key: self._asked(opened, part, WhenThere(task, opened.keys, key))
                 for key, part in node.dependent.items()
             }
         return task
 
-    def _ask_parts(self, opened: _Open, task: _Task) -> None:
+    def _ask_parts(self, opened: Open, task: Task) -> None:
         """Ask the parts of a node about the same value."""
         node = task.node
-        task.same = tuple(self._asked(opened, part, _Asker(task)) for part in node.same)
+        task.same = tuple(self._asked(opened, part, Asker(task)) for part in node.same)
         task.groups = tuple(self._group(opened, task, group) for group in node.any_of)
         task.ones = tuple(self._group(opened, task, group) for group in node.one_of)
         task.nots = tuple(self._task(opened, part) for part in node.nots)
         if node.condition is not None:
             condition, then, other = node.condition
-            neither = _Branch(task, 2)  # neither the condition nor `else`
+            neither = Branch(task, 2)  # neither the condition nor `else`
             task.condition = (
                 self._asked(opened, condition, neither),
                 None if then is None else self._task(opened, then),
                 None if other is None else self._asked(opened, other, neither),
             )
 
-    def _group(self, opened: _Open, task: _Task, group: Group) -> list[_Task]:
-        branch = _Branch(task, len(group))
+    def _group(self, opened: Open, task: Task, group: Group) -> list[Task]:
+        branch = Branch(task, len(group))
         if group.switch is None or not opened.is_object:
             return [self._asked(opened, part, branch) for part in group]
-        made: list[_Task] = []
-        opened.waiting.append(_Waiting(task, group, group.switch, branch, made))
+        made: list[Task] = []
+        opened.waiting.append(Waiting(task, group, group.switch, branch, made))
         return made
 
-    def _asked(self, opened: _Open, node: Node, asker: _Asker) -> _Task:
+    def _asked(self, opened: Open, node: Node, asker: Asker) -> Task:
         task = self._task(opened, node)
         task.askers.append(asker)
         if task.failed:
             asker.failed(self, task.why)
         return task
 
-    def _close(self, ended: _Open, task: _Task) -> None:
+    def _close(self, ended: Open, task: Task) -> None:
         """Judge what only the closing bracket decides."""
         node, why = task.node, ""
         if node.choices is not None and written(ended.value) not in node.choices:
@@ -538,7 +398,7 @@ class SchemaJudge:
         elif ended.count < node.fewest_items:
             why = f"there are {ended.count} of at least {node.fewest_items} items"
         elif node.contains is not None:
-            sure, maybe = (_count(task.contained, wanted=one) for one in (True, None))
+            sure, maybe = (count(task.contained, wanted=one) for one in (True, None))
             if sure + maybe < node.fewest:
                 why = f"{sure} of at least {node.fewest} items match `contains`"
             task.unsure |= sure < node.fewest or (
@@ -547,7 +407,7 @@ class SchemaJudge:
         if why:
             self.fail(task, lambda: f"{ended.path}: {why}")
 
-    def _result(self, ended: _Open, task: _Task) -> Verdict:
+    def _result(self, ended: Open, task: Task) -> Verdict:
         """Return whether a value that is complete meets a node."""
         if not task.asked:
             task.asked, task.verdict = (
@@ -558,7 +418,7 @@ class SchemaJudge:
         result: Verdict = task.verdict
         return result
 
-    def _whole(self, ended: _Open, task: _Task) -> Verdict:
+    def _whole(self, ended: Open, task: Task) -> Verdict:
         if task.failed:
             return False
         verdict: Verdict = None if task.unsure else True
@@ -571,10 +431,10 @@ class SchemaJudge:
             verdict = verdict and said
         return verdict
 
-    def _said(self, ended: _Open, task: _Task) -> Iterator[tuple[Verdict, Reason]]:
+    def _said(self, ended: Open, task: Task) -> Iterator[tuple[Verdict, Reason]]:
         """Yield what the parts of a node say of a value that is complete, each of which must not be false."""
 
-        def of(one: _Task) -> Verdict:
+        def of(one: Task) -> Verdict:
             return self._result(ended, one)
 
         for one in task.same:
@@ -597,7 +457,7 @@ class SchemaJudge:
         yield from self._of_others(ended, task)
 
     def _of_condition(
-        self, ended: _Open, condition: _Task, then: _Task | None, other: _Task | None
+        self, ended: Open, condition: Task, then: Task | None, other: Task | None
     ) -> tuple[Verdict, Reason]:
         verdict = self._result(ended, condition)
         chosen = then if verdict else other
@@ -605,7 +465,7 @@ class SchemaJudge:
             return verdict is not None or None, str
         return self._result(ended, chosen), chosen.why
 
-    def _of_others(self, ended: _Open, task: _Task) -> Iterator[tuple[Verdict, Reason]]:
+    def _of_others(self, ended: Open, task: Task) -> Iterator[tuple[Verdict, Reason]]:
         """Yield what `unevaluated…` says of each value that nothing else has evaluated."""
         node = task.node.other_keys if ended.is_object else task.node.other_items
         if node is None:
@@ -621,7 +481,7 @@ class SchemaJudge:
                 none = partial(str, f"{path}: the {what} {at!r} is not allowed")
                 yield verdict, none if node.never else why
 
-    def _evaluated(self, ended: _Open, task: _Task, asked: set[int]) -> set[str | int] | None:
+    def _evaluated(self, ended: Open, task: Task, asked: set[int]) -> set[str | int] | None:
         """Return the keys or indexes that a task and its parts have evaluated; `None` where that is not decided."""
         if task.node.partial:
             return None
@@ -640,7 +500,7 @@ class SchemaJudge:
                 evaluated |= found
         return evaluated
 
-    def _parts(self, ended: _Open, task: _Task) -> list[_Task]:
+    def _parts(self, ended: Open, task: Task) -> list[Task]:
         """Return the tasks whose evaluations count for a task, where they have met the value."""
         parts = [*task.same, *(one for key, one in task.dependent.items() if key in ended.keys)]
         for group in (*task.groups, *task.ones):
@@ -652,7 +512,7 @@ class SchemaJudge:
         return parts
 
 
-def _own(ended: _Open, task: _Task) -> set[str | int]:
+def _own(ended: Open, task: Task) -> set[str | int]:
     """Return the keys or indexes that a node itself has evaluated."""
     node = task.node
     if node.is_constant:
