@@ -56,6 +56,13 @@ def test_it_is_the_same_in_another_process_and_with_another_key(tmp_path):
     assert "1111" not in first
 
 
+def deep(schema):
+    """A JSON Schema with another in its depth."""
+    for _ in range(20):
+        schema = {"items": schema}
+    return {"type": "array", **schema}
+
+
 def changed(one, other):
     one, other = fingerprint(one), fingerprint(other)
     return [name for name in one if one[name] != other[name]]
@@ -86,6 +93,13 @@ def counting(limit):
         ({"chunking": "word"}, {"chunking": "line"}, "the chunking"),
         ({"options": {"seed": 1}}, {"options": {"seed": 2}}, "the options"),
         ({"format": City}, {"format": Town}, "the format"),
+        ({"format": deep({"minimum": 1})}, {"format": deep({"minimum": 2})}, "the format"),
+        (
+            {"format": {"format": "date"}},
+            {"format": sv.matches({"format": "date"}, assert_formats=True)},
+            "the format",
+        ),
+        ({"format": City}, {"format": sv.matches(City, text_around=True)}, "the format"),
         ({"requirements": [counting(3)]}, {"requirements": [counting(4)]}, "requirement 1"),
         (
             {"requirements": [sv.forbidden_pattern("a")]},

@@ -19,6 +19,7 @@ from tests.support.command_line import streamval
         (["run", "x", "-m", "openai/fine", "--rule", "word_limit=3"], "cannot be made so"),
         (["run", "x", "-m", "openai/fine", "--format", "City"], "--format is FILE.py:Model"),
         (["run", "x", "-m", "openai/fine", "--format", "no.py:City"], "there is no file no.py"),
+        (["run", "x", "-m", "openai/fine", "--format", "no.json"], "no.json cannot be read"),
         (
             ["run", "x", "-m", "openai/fine", "--rule", 'word_limit={"atmost": 5}'],
             "word_limit has no argument 'atmost'; did you mean 'at_most'?",

@@ -56,6 +56,20 @@ def test_a_format_from_a_file(serving, tmp_path):
     assert "cannot be imported: ZeroDivisionError" in " ".join(done.stderr.split())
 
 
+def test_a_json_schema_from_a_file(serving, tmp_path):
+    file = tmp_path / "city.json"
+    arguments = ("run", "x", "-m", "openai/fine", "--retry", "0", "--format", str(file))
+    for schema, status, said in (
+        ('{"type": "object"}', 1, "text stands before it"),
+        ("[1]", 2, "is no JSON Schema, which is an object"),
+        ("{", 2, "is no JSON:"),
+        ('{"type": "objekt"}', 2, "this is no JSON Schema:"),
+    ):
+        file.write_text(schema)
+        done = streamval(*arguments, **serving)
+        assert (done.returncode, said in " ".join(done.stderr.split())) == (status, True), done
+
+
 def test_one_message_for_a_missing_key():
     for model, variable in (
         ("openai/gpt-4o-mini", "OPENAI_API_KEY"),
