@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-ray fuzz lint format typecheck bench bench-view bench-schema bench-gateway bench-exposure bench-batch bench-local notebooks docs package audit lock clean
+.PHONY: help demo test test-fast test-ray test-clients fuzz lint format typecheck bench bench-view bench-schema bench-gateway bench-exposure bench-batch bench-local notebooks docs package audit lock clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -38,6 +38,10 @@ lock: $(VENV)/.dev ## Renew .ci/lock.txt, the versions that are tested
 # Ray takes 600 MB, so it has an environment of its own, which the other tests do not need.
 test-ray: $(VENV)-ray/.installed ## Test the batch on a real Ray cluster on this machine
 	$(VENV)-ray/bin/python -m pytest -W default -p no:cacheprovider tests/batch/test_ray.py
+
+# instructor needs older versions than ours of what both use, so it lies over the environment of the other tests.
+test-clients: $(VENV)-clients/.installed ## Test the gateway before instructor
+	$(VENV)-clients/bin/python -m pytest -p no:cacheprovider tests/serve/test_clients.py -k instructor
 
 fuzz: $(VENV)/.dev ## Try random types, documents, texts and slices for SECONDS=60
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
@@ -107,7 +111,7 @@ package: $(VENV)/.dev ## Build sdist and wheel, install the wheel into an empty 
 	cd build && empty/bin/python ../tests/support/smoke.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(VENV)-ray build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-clients build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'streamval needs Python 3.11 or later'"
@@ -120,6 +124,14 @@ $(VENV)/.local: pyproject.toml | $(BIN)/python
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/.local
+
+$(VENV)-clients/.installed: $(VENV)/.dev
+	$(PYTHON) -m venv $(VENV)-clients
+	$(VENV)-clients/bin/python -c "import site, pathlib; \
+		pathlib.Path(site.getsitepackages()[0], 'over.pth').write_text('import site; site.addsitedir(\"' + \
+		site.getsitepackages()[0].replace('$(VENV)-clients', '$(VENV)') + '\")')"
+	PIP_CONSTRAINT= $(VENV)-clients/bin/python -m pip install --quiet --disable-pip-version-check instructor==1.17.0
+	@touch $@
 
 $(VENV)-ray/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-ray

@@ -168,7 +168,7 @@ def jupyter_lab(folder):
         yield f"http://127.0.0.1:{port}/lab/tree/seen.ipynb?token=t0ken"
     finally:
         lab.terminate()
-        lab.wait(30)
+        lab.wait()
 
 
 async def answers(url):
