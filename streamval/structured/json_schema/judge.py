@@ -106,6 +106,8 @@ class SchemaJudge:
         if beginning.head == "," and isinstance(beginning, OpenLiteral):
             return self._comma(self._open[-1])
         top = self._open[-1] if self._open else None
+        if self._undecided == [] and not (top is not None and top.waiting):
+            return None  # no more of it can fail anything
         for one in top.waiting if top is not None else ():
             if isinstance(beginning, OpenString) and not one.switch.may_begin(beginning):
                 self.fail(one.task, self._here("no branch allows what begins here"))

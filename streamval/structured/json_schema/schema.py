@@ -70,6 +70,8 @@ class JSONSchema(Schema[Any]):
             ) from None
         except RecursionError:
             raise UsageError("the JSON Schema is nested too deeply") from None
+        except UsageError:
+            raise
         except (ValueError, TypeError) as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UsageError(f"this is no JSON Schema: {said[:300]}") from None
