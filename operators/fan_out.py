@@ -9,6 +9,7 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
 from typing_extensions import Unpack
 
+from streamval.aio.on_loop import OnLoop
 from streamval.aio.scope import Scope, scope
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.chunks import Chunk
@@ -81,7 +82,7 @@ def fan_out(
                 upstream = subscribe_in(current, fan, source, scheduler)
             return CompositeDisposable(upstream, Disposable(fan.stop))
 
-        return Observable(subscribe)
+        return OnLoop(subscribe)
 
     return operator
 

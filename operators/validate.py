@@ -9,6 +9,7 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 from typing_extensions import Unpack
 
+from streamval.aio.on_loop import OnLoop
 from streamval.aio.scope import scope
 from streamval.operators.fan_out import subscribe_in
 from streamval.requirements.base import Requirement, as_requirements
@@ -77,6 +78,6 @@ def validate(
                 upstream.disposable = subscribe_in(current, fan, source, scheduler)
             return CompositeDisposable(upstream, Disposable(fan.stop))
 
-        return Observable(subscribe)
+        return OnLoop(subscribe)
 
     return operator

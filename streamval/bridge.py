@@ -12,13 +12,14 @@ wait until each of them has ended. The tasks share a `Gate`: while something dow
 it, the sources upstream are not read.
 
 Exceptions arrive as the same objects. A cancellation by the subscriber is never
-turned into an error. Everything runs on the event loop of the subscriber: no thread, no scheduler.
+turned into an error. Everything runs on the event loop of the subscriber, time operators too (`streamval.aio.on_loop`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from threading import get_ident
 from typing import Any, TypeVar
 
 from aiostream import operator, streamcontext
@@ -28,6 +29,7 @@ from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import BUFFER, Inbox
+from streamval.aio.on_loop import OnLoop, loop_scheduler
 from streamval.aio.pump import Pump, Receiver, cancelled_from_inside
 from streamval.aio.scope import Scope, scope
 from streamval.aio.tasks import report
@@ -80,7 +82,7 @@ def from_async_iterable(
             pump.start()
         return Disposable(pump.stop)
 
-    return Observable(subscribe)
+    return OnLoop(subscribe)
 
 
 def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
@@ -127,11 +129,14 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
             task = current.spawn(run())
         return Disposable(lambda: current.cancel(task))
 
-    return Observable(subscribe)
+    return OnLoop(subscribe)
 
 
 class Subscription:
     """A subscription that a coroutine waits for.
+
+    Time operators in the observable run on the loop. Items that come from other threads are taken on the loop, and
+    wake it.
 
     It is an async context manager. Leaving it disposes of the subscription, and returns only when
     every task behind it has ended and every source is closed.
@@ -140,7 +145,6 @@ class Subscription:
         observable: What to subscribe to.
         on_next: Called with each item.
         gate: Pauses the sources behind the observable.
-        scheduler: The scheduler for reactivex's time operators in the observable, if it has any.
 
     Example:
         >>> import reactivex
@@ -153,23 +157,34 @@ class Subscription:
     """
 
     def __init__(
-        self,
-        observable: Observable[T],
-        on_next: Callable[[T], None],
-        gate: Gate | None = None,
-        scheduler: SchedulerBase | None = None,
+        self, observable: Observable[T], on_next: Callable[[T], None], gate: Gate | None = None
     ) -> None:
         self._observable = observable
         self._on_next = on_next
-        self._scheduler = scheduler
         self._scope = Scope(gate, self._failed)
         self._disposable: DisposableBase | None = None
 
     async def __aenter__(self) -> Subscription:
-        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop, home = asyncio.get_running_loop(), get_ident()
+        self._end: asyncio.Future[None] = loop.create_future()
+
+        def on_loop(call: Callable[..., None]) -> Callable[..., None]:
+            """Make calls from other threads on the loop, and wake it."""
+
+            def called(*items: Any) -> None:
+                if get_ident() == home:
+                    call(*items)
+                else:
+                    loop.call_soon_threadsafe(call, *items)
+
+            return called
+
         with self._scope.current():
             self._disposable = self._observable.subscribe(
-                self._on_next, self._failed, self._completed, scheduler=self._scheduler
+                on_loop(self._on_next),
+                on_loop(self._failed),
+                on_loop(self._completed),
+                scheduler=loop_scheduler(),
             )
         return self
 

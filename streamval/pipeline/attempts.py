@@ -15,8 +15,6 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from reactivex.abc import SchedulerBase
-
 from streamval.aio.gate import Gate
 from streamval.backends.base import GenerationRequest
 from streamval.bridge import Subscription
@@ -139,9 +137,7 @@ class Attempts:
         began = loop.time()
         self.ledger.add(attempt)
         try:
-            async with Subscription(
-                attempt.chunks(), self._deliver, self._gate, self._scheduler(loop)
-            ) as subscription:
+            async with Subscription(attempt.chunks(), self._deliver, self._gate) as subscription:
                 self._subscription = subscription
                 if not self.cancelled:  # an operator may deliver at once, and a sink cancel then
                     await subscription.completed()
@@ -151,14 +147,6 @@ class Attempts:
             self.ledger.ended(loop.time() - began)
         attempt.warn_of_shared_state()
         return attempt
-
-    def _scheduler(self, loop: asyncio.AbstractEventLoop) -> SchedulerBase | None:
-        """Return a scheduler for the user's operators: without one, timers fire on another thread."""
-        if not self._settings.has_operators:
-            return None
-        from reactivex.scheduler.eventloop import AsyncIOScheduler  # only where used
-
-        return AsyncIOScheduler(loop)
 
     def _deliver(self, chunk: Chunk) -> None:
         """Keep a chunk as output that stands, and emit it."""

@@ -14,6 +14,7 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import Inbox
+from streamval.aio.on_loop import OnLoop
 from streamval.aio.scope import Scope, enter_scope, exit_scope
 from streamval.aio.tasks import CLOSING_GRACE, report
 from streamval.errors import UsageError
@@ -176,7 +177,7 @@ def as_observable(
 
         return subscribe(on_event)
 
-    return Observable(subscribe_observer)
+    return OnLoop(subscribe_observer)
 
 
 def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:

@@ -1,0 +1,82 @@
+"""Observables whose time operators run on the event loop, and not on threads of reactivex."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+from reactivex.scheduler.eventloop import AsyncIOScheduler
+
+T = TypeVar("T")
+
+
+class LoopScheduler(AsyncIOScheduler):
+    """A scheduler whose clock is the loop's, like its timers. That of `AsyncIOScheduler` is the wall's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._began = super().now - timedelta(seconds=loop.time())
+
+    @property
+    def now(self) -> datetime:
+        """The time of the loop, from the wall's clock when this was made."""
+        return self._began + timedelta(seconds=self._loop.time())
+
+
+def loop_scheduler() -> SchedulerBase | None:
+    """Return a scheduler of the running event loop; `None` where none is running."""
+    try:
+        return LoopScheduler(asyncio.get_running_loop())
+    except RuntimeError:
+        return None
+
+
+class OnLoop(Observable[T]):
+    """An observable that is subscribed to with the running loop's scheduler, unless another is given.
+
+    Operators that are piped behind it are on the loop as well: `delay`, `sample`, `timeout`, `debounce`,
+    `buffer_with_time` and others take the scheduler of the subscription, and start a thread without one.
+
+    Args:
+        subscribe: As for an `Observable`.
+
+    Example:
+        >>> import threading
+        >>> from reactivex import operators as ops, of
+        >>> async def main():
+        ...     seen = []
+        ...     late = on_loop(of(1, 2)).pipe(ops.delay(0.01))
+        ...     late.subscribe(lambda item: seen.append((item, threading.current_thread().name)))
+        ...     await asyncio.sleep(0.1)
+        ...     return seen
+        >>> asyncio.run(main())
+        [(1, 'MainThread'), (2, 'MainThread')]
+    """
+
+    def __init__(
+        self, subscribe: Callable[[ObserverBase[T], SchedulerBase | None], DisposableBase]
+    ) -> None:
+        super().__init__(subscribe)  # type: ignore[arg-type]  its parameters have no names
+
+    def _subscribe_core(
+        self, observer: ObserverBase[T], scheduler: SchedulerBase | None = None
+    ) -> DisposableBase:
+        return super()._subscribe_core(observer, scheduler or loop_scheduler())
+
+    def pipe(self, *operators: Callable[[Any], Any]) -> Any:
+        """Compose operators, each of which is on the loop."""
+        made: Any = self
+        for operator in operators:
+            made = on_loop(operator(made))
+        return made
+
+
+def on_loop(observable: Any) -> Any:
+    """Return an observable that is on the loop. What is not a plain `Observable` stays as it is."""
+    if type(observable) is not Observable:  # a ConnectableObservable, say, has methods of its own
+        return observable
+    return OnLoop(observable._subscribe_core)  # noqa: SLF001  no second observer an item
