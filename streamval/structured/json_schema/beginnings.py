@@ -9,26 +9,35 @@ from streamval.structured.json_schema.nodes import Node, written
 from streamval.structured.json_schema.scalar import nearest
 
 
-def impossible(node: Node, beginning: OpenString | OpenLiteral, asked: set[int]) -> str:
-    """Return why no value with this beginning meets a node; empty if one may."""
-    if id(node) in asked:
-        return ""
-    asked.add(id(node))
-    why = (
-        _no_string(node, beginning)
-        if isinstance(beginning, OpenString)
-        else _no_literal(node, beginning.head)
-    )
-    if node.is_leaf:
+def impossible(node: Node, beginning: OpenString | OpenLiteral, known: dict[int, str]) -> str:
+    """Return why no value with this beginning meets a node; empty if one may.
+
+    Args:
+        node: The node.
+        beginning: Of a string, a number or a word.
+        known: What has been found for nodes, each of which is asked once.
+    """
+    if id(node) not in known:
+        known[id(node)] = ""  # while it is asked: references may lead in a circle
+        known[id(node)] = _impossible(node, beginning, known)
+    return known[id(node)]
+
+
+def _impossible(node: Node, beginning: OpenString | OpenLiteral, known: dict[int, str]) -> str:
+    if isinstance(beginning, OpenString):
+        why = _no_string(node, beginning)
+    else:
+        why = _no_literal(node, beginning.head)
+    if why or node.is_leaf:
         return why
     for part in node.same:
-        why = why or impossible(part, beginning, asked)
+        if why := impossible(part, beginning, known):
+            return why
     for group in (*node.any_of, *node.one_of):
-        if not why:
-            # Each with its own memory, as a node that was asked about before may have excluded the value.
-            whys = [impossible(part, beginning, {id(node)}) for part in group]
-            why = nearest(partial(str, one) for one in whys) if all(whys) else ""
-    return why
+        whys = [impossible(part, beginning, known) for part in group]
+        if all(whys):
+            return nearest(partial(str, one) for one in whys)
+    return ""
 
 
 def may_still_fail(node: Node) -> bool:

@@ -156,10 +156,10 @@ def _types(node: Node) -> str:
 
 
 def _choices(node: Node) -> str:
-    shown = sorted(node.choices or ())
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")
+    shown, more = node.sorted_choices[:5], len(node.sorted_choices) - 5
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value[:80] if isinstance(value, str) else value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}…"
