@@ -162,6 +162,7 @@ class Open:
         self.duplicate = False
         self.seen: set[str] = set()  # items, where they must be unique
         self._alive: list[Task] = []
+        self.questions = 0  # that an event may ask: of tasks and patterns
 
     @property
     def kind(self) -> str:
@@ -176,13 +177,12 @@ class Open:
         """Add the task of a node."""
         self.tasks[id(task.node)] = task
         self._alive.append(task)
-
-    @property
-    def questions(self) -> int:
-        """How many tasks and patterns an event may ask."""
-        return sum(1 + len(task.node.patterns) for task in self._alive)
+        self.questions += 1 + len(task.node.patterns)
 
     def alive(self) -> list[Task]:
         """Return the tasks that have not failed."""
-        self._alive = [task for task in self._alive if not task.failed]
-        return self._alive
+        alive = [task for task in self._alive if not task.failed]
+        if len(alive) < len(self._alive):
+            self._alive = alive
+            self.questions = sum(1 + len(task.node.patterns) for task in alive)
+        return alive
