@@ -81,6 +81,10 @@ class JSONSchema(Schema[Any]):
             raise
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            if (
+                said == "Recursion limit reached"
+            ):  # the validator's; from 3.12 on Python's is higher
+                said = "it is nested too deeply"
             raise UsageError(f"this is no JSON Schema: {said[:300]}") from None
         self.node: Node = compiler.root
         self._branching = branching(self.node)
