@@ -80,12 +80,7 @@ class JSONSchema(Schema[Any]):
         except UsageError:
             raise
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            if (
-                said == "Recursion limit reached"
-            ):  # the validator's; from 3.12 on Python's is higher
-                said = "it is nested too deeply"
-            raise UsageError(f"this is no JSON Schema: {said[:300]}") from None
+            raise _no_schema(error) from None
         self.node: Node = compiler.root
         self._branching = branching(self.node)
         self._knows_better = compiler.knows_better
@@ -234,6 +229,13 @@ _OPENINGS = {
 }
 
 
+def _no_schema(error: Exception) -> UsageError:
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if said == "Recursion limit reached":  # the validator's; from 3.12 on Python's is higher
+        return UsageError("the JSON Schema is nested too deeply")
+    return UsageError(f"this is no JSON Schema: {said[:300]}")
+
+
 def _validator_for(schema: Any, draft: str, formats: bool) -> Any:
     """Return the validator that has the last word; `None` if it does not know a pattern that JavaScript has."""
     if isinstance(schema, dict):
@@ -249,7 +251,7 @@ def _validator_for(schema: Any, draft: str, formats: bool) -> Any:
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         if "regex" in str(error) or "Resource" in str(error):  # of a part that nothing refers to
             return None
-        raise UsageError(f"this is no JSON Schema: {str(error).splitlines()[0][:300]}") from None
+        raise _no_schema(error) from None
 
 
 def _has_lone_surrogate(value: Any) -> bool:
