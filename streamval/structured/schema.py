@@ -232,7 +232,8 @@ class SchemaWatch:
 
     def _catch_up(self) -> None:
         """Read the text again, because the copy shares the original's reader."""
-        self._is_copy = False
+        self._is_copy = self._has_begun = self.complete = False
+        self._ended = 0
         known = self.text
         self._text, self._size, self._open, self._reader = StringIO(), 0, [], None
         self.feed(known)

@@ -49,7 +49,7 @@ def _no_string(node: Node, string: OpenString) -> str:
     if node.never:
         return "no value is allowed here"
     if not node.takes("string"):
-        return f"a string is not of type {_types(node)}"
+        return f"a string is not of type {node.type_names}"
     if string.escaped:  # an escape may stand for any character
         return ""
     if node.longest is not None and string.size > node.longest:
@@ -68,14 +68,10 @@ def _no_literal(node: Node, head: str) -> str:
         return "no value is allowed here"
     word = _WORDS.get(head[0])
     if not node.takes(word or "integer"):
-        return f"a {word or 'number'} is not of type {_types(node)}"
+        return f"a {word or 'number'} is not of type {node.type_names}"
     if not (node.may_begin(head) if word else node.may_begin_number(head)):
         return f"no allowed {word or 'number'} begins with {head[:60]}"
     return ""
-
-
-def _types(node: Node) -> str:
-    return " or ".join(sorted(node.types or ()))
 
 
 def excluded(node: Node, kind: str) -> str:
@@ -83,7 +79,7 @@ def excluded(node: Node, kind: str) -> str:
     if node.never:
         return "no value is allowed here"
     if not node.takes(kind):
-        return f"an {kind} is not of type {_types(node)}"
+        return f"an {kind} is not of type {node.type_names}"
     if not node.may_begin("{" if kind == "object" else "["):
         return f"an {kind} is none of the allowed values"
     return ""

@@ -81,6 +81,11 @@ class Node:
     sorted_choices: list[str] = field(default_factory=list)
     last_key: tuple[str, tuple[Node, ...]] = ("", ())
 
+    @property
+    def type_names(self) -> str:
+        """The types that may be valid, for a message."""
+        return " or ".join(sorted(self.types or TYPES))
+
     def takes(self, kind: str) -> bool:
         """Return whether a value of this type may be valid."""
         if self.types is None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import jsonschema_rs
 
-LARGE, SMALL = 2**22, 2**16
+LARGE, SMALL = 2**21, 2**16
 """Bytes that a compiled pattern may take: one of the first `FEW` of a schema, and any other."""
 
-FEW = 16
+FEW = 8
 
 MAX_BACKTRACKS, MAX_BACKTRACKED = 100_000, 10_000
 """Steps of a pattern that needs backtracking (a lookahead, a reference), and the characters of a string that it is tried
@@ -57,7 +57,7 @@ class Pattern:
         return valid
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def matcher(pattern: str, size: int = LARGE) -> Pattern:
     """Return a matcher of a pattern.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from streamval.structured.json_schema.nodes import TYPES, Node, Verdict, kind_of, written
+from streamval.structured.json_schema.nodes import Node, Verdict, kind_of, written
 
 Known: TypeAlias = "dict[int, Verdict]"
 """What nodes have said of one value: each is asked once, also where references lead in a circle."""
@@ -80,7 +80,7 @@ def _wrong(node: Node, value: Any) -> str:
         return "no value is allowed here"
     wrong: str | None = None
     if not node.takes(kind_of(value)):
-        wrong = f"is not of type {_types(node)}"
+        wrong = f"is not of type {node.type_names}"
     elif node.choices is not None and written(value) not in node.choices:
         wrong = f"is none of {_choices(node)}"
     elif node.longest is not None and isinstance(value, str) and len(value) > node.longest:
@@ -149,10 +149,6 @@ def nearest(whys: Iterable[Reason]) -> str:
         if len(why.partition(": ")[0]) >= len(longest.partition(": ")[0]):
             longest = why
     return longest or "nothing is allowed here"
-
-
-def _types(node: Node) -> str:
-    return " or ".join(sorted(node.types or TYPES))
 
 
 def _choices(node: Node) -> str:

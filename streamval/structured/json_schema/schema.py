@@ -66,7 +66,7 @@ class JSONSchema(Schema[Any]):
             written = json.dumps(wanted)
             if len(written) > MAX_SCHEMA:
                 raise UsageError(f"the JSON Schema is longer than {MAX_SCHEMA:,} characters")
-            read = json.loads(written)  # a copy that nobody changes
+            read = json.loads(written)  # a copy that the caller cannot change
             draft = draft_of(read)
             meta(draft).validate(read)
             compiler = Compiler(read, formats=assert_formats)

@@ -252,8 +252,8 @@ MUTUAL = {
         (circles({"$dynamicRef": "#n"}, **{"$dynamicAnchor": "n"}), "[" * 24 + '""' + "]" * 24, "too much work"),
         ({"items": {"$ref": "#/$defs/a"}, "$defs": MUTUAL}, '["abc"]', True),
         ({"items": {"$ref": "#/$defs/l0"}, "$defs": LEVELS}, '["ab"]', True),
-        ({"type": "array"}, "[" + " " * 40_000 + "1]", True),
-        ({"contains": {}, "maxContains": 10**6}, "[" + "1," * 10_000 + "1]", True),
+        ({"type": "array"}, "[" + " " * 200_000 + "1]", True),
+        ({"contains": {}, "maxContains": 10**6}, "[" + "1," * 60_000 + "1]", True),
         ({"anyOf": [{"required": [f"x{n}"]} for n in range(1000)]}, '{"a":1,"a":1,"b":"' + "x" * 30_000 + '"}', "does not meet"),
         ({"pattern": "(?=.*[0-9])(?=.*[A-Z])z"}, '"' + "a" * 60_000 + '"', False),
         ({"type": "object"}, '{"n":' + "1" * 5_000 + "}", "a number has thousands of digits"),
@@ -271,12 +271,14 @@ MUTUAL = {
         ({"allOf": [{"unevaluatedItems": True}], **circles({"$ref": "#"}), "unevaluatedProperties": False}, '{"a": 1}', "not of type"),
     ],
 )  # fmt: skip
+@pytest.mark.timeout(60)
 def test_what_an_attacker_found(schema, text, said):
     """Gigabytes, seconds for kilobytes, a RecursionError, and wrong verdicts: by its time limit, and by what it says."""
     found = fed(schema, text)
     assert found is said if isinstance(said, bool) else said in str(found)
 
 
+@pytest.mark.timeout(120)
 def test_what_stops_the_validator_or_fills_the_memory_is_refused():
     chain = {f"l{n}": {"$ref": f"#/$defs/l{n + 1}"} for n in range(60_000)} | {"l60000": {}}
     for schema, said in (
@@ -286,7 +288,7 @@ def test_what_stops_the_validator_or_fills_the_memory_is_refused():
     ):  # fmt: skip
         with pytest.raises(UsageError, match=said):
             JSONSchema(schema)
-    anchors = {f"a{n}": {"$anchor": f"a{n}", "type": "integer"} for n in range(800)}
+    anchors = {f"a{n}": {"$anchor": f"a{n}", "type": "integer"} for n in range(4_000)}
     schema = {"$defs": anchors, "properties": {name: {"$ref": f"#{name}"} for name in anchors}}
     assert JSONSchema(schema).complaint('{"a1": "x"}') is not None
 
