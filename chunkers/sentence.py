@@ -115,10 +115,10 @@ class SentenceChunker(PendingChunker):
 
     Example:
         >>> sentences = SentenceChunker()
-        >>> [c.text for c in sentences.feed("Dr. Brown left at 5 p.m. today. Nobody saw it.")]
+        >>> [c.text for c in sentences.feed("Dr. Brown left at 5 p.m. today. No one saw it.")]
         ['Dr. Brown left at 5 p.m. today.']
         >>> sentences.flush()[0].text
-        'Nobody saw it.'
+        'No one saw it.'
     """
 
     grain = 2

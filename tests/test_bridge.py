@@ -7,7 +7,7 @@ import reactivex
 from reactivex import operators as ops
 
 from streamval import bridge
-from tests.support.async_source import Source, collect
+from tests.support.async_source import Source, collect, turns
 
 
 async def test_items_cross_in_order_and_each_subscription_reads_anew():
@@ -30,7 +30,7 @@ async def test_an_error_crosses_unchanged_after_the_items_before_it():
 
 
 async def test_what_an_observer_raises_closes_the_source_and_comes_out_as_the_error():
-    source = Source(1, 2, 3, slow_close=True)
+    source = Source(1, 2, 3)
 
     def bad(_):
         raise KeyError("observer")
@@ -43,7 +43,7 @@ async def test_what_an_observer_raises_closes_the_source_and_comes_out_as_the_er
 
 
 async def test_leaving_early_closes_the_source_before_control_returns():
-    source = Source(1, 2, 3, hang=True, slow_close=True)
+    source = Source(1, 2, 3, hang=True)
     async with bridge.to_stream(bridge.from_async_iterable(source)).stream() as items:
         async for _ in items:
             break
@@ -78,7 +78,8 @@ async def test_disposed_before_it_began_a_source_is_never_opened():
 
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_cancellation_closes_the_source_first_however_often_it_comes(times):
-    source = Source(1, hang=True, slow_close=True)
+    closing = asyncio.Event()
+    source = Source(1, hang=True, closing=closing)
     errors = []
 
     async def read():
@@ -91,8 +92,9 @@ async def test_cancellation_closes_the_source_first_however_often_it_comes(times
         await asyncio.sleep(0)
     for _ in range(times):
         task.cancel()
-        await asyncio.sleep(0.001)
+        await turns(5)
     assert source.closed == 0  # still cleaning up, and not interrupted in it
+    closing.set()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert source.closed == 1
@@ -130,10 +132,12 @@ async def test_an_observable_of_reactivex_alone_can_be_iterated():
 
 
 async def test_who_gives_up_waiting_for_a_subscription_does_not_end_it():
+    gate = asyncio.Event()
+
     async def slow():
         for number in range(3):
             yield number
-            await asyncio.sleep(0.01)
+        await gate.wait()
         raise LookupError("the end")
 
     seen = []
@@ -141,6 +145,7 @@ async def test_who_gives_up_waiting_for_a_subscription_does_not_end_it():
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(subscription.completed(), 0.005)
         assert not subscription.ended
+        gate.set()
         with pytest.raises(LookupError, match="the end"):
             await subscription.completed()
     assert seen == [0, 1, 2]

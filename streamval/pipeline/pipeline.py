@@ -192,10 +192,7 @@ class Pipeline(Generic[T]):
             >>> one.with_backend(ScriptedBackend("Two.")).run_sync("Count.").text
             'Two.'
         """
-        twin = copy(self)
-        twin._settings = replace(self._settings, backend=as_backend(backend))  # noqa: SLF001  our own twin
-        twin._loop = OneLoop()  # noqa: SLF001
-        return twin
+        return self._with(backend=as_backend(backend))
 
     def with_format(self, format: Format[T]) -> Pipeline[T]:
         """Return the same pipeline for another format, in place of its own, if it has one.
@@ -209,13 +206,16 @@ class Pipeline(Generic[T]):
         settings = self._settings
         judges = settings.requirements[: -1 if settings.schema else None]
         matching, chunking = _of_format(format, None if settings.schema else settings.chunking)
-        twin: Pipeline[Any] = copy(self)
-        twin._settings = replace(
-            settings,
+        return self._with(
             requirements=(*judges, matching),
             schema=matching.schema,
             chunking=check_chunking(chunking),
         )
+
+    def _with(self, **settings: Any) -> Pipeline[Any]:
+        """Return a twin with other settings."""
+        twin: Pipeline[Any] = copy(self)
+        twin._settings = replace(self._settings, **settings)
         twin._loop = OneLoop()
         return twin
 

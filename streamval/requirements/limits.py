@@ -164,7 +164,7 @@ def count_sentences(text: str) -> int:
     """Count the sentences of a text.
 
     Example:
-        >>> count_sentences("Dr. Brown left. Nobody saw it.")
+        >>> count_sentences("Dr. Brown left. No one saw it.")
         2
     """
     chunker = start_chunker("sentence")

@@ -101,16 +101,13 @@ class Completions:
         """Answer a request that has come, once it has its slot, unless the client goes."""
         request = _READ[self._kind](bytes(body.content))
         line.model, line.stream = request.model, request.stream
-        if len(body.content) > SMALL_BODY and (
-            model := self._service.configuration.models.get(request.model)
-        ):
-            await in_thread(self._service.schemas_for, request, model)  # while others are answered
-        run, relay, model = self._service.run_for(request)
+        if len(body.content) > SMALL_BODY:  # others are answered meanwhile
+            schemas = await in_thread(self._service.schemas_of, request)
+        else:
+            schemas = self._service.schemas_of(request)
+        run, relay, model = self._service.run_for(request, schemas)
         work = self._run(exchange, line, request, run, relay, model, headers, slot)
-        try:
-            await _unless_gone(work, body.receive, line)
-        finally:
-            self._service.metrics.note_limiter()
+        await _unless_gone(work, body.receive, line)
 
     async def _run(
         self,
@@ -125,7 +122,6 @@ class Completions:
     ) -> None:
         service = self._service
         async with slot:
-            service.metrics.note_limiter()  # other processes show it as well
             names = tuple(requirement.name for requirement in run.requirements)
             run.subscribe(service.metrics.of(request.model, names))
             run.subscribe(line.note)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from streamval.errors import RequestError
@@ -25,6 +25,7 @@ class Limiter:
     Args:
         runs: Runs at once.
         waiting: Requests that may wait; more are refused.
+        changed: Called with the limiter when the number of running or waiting requests has changed.
 
     Attributes:
         running: How many run.
@@ -42,8 +43,10 @@ class Limiter:
         429 the server is busy; try again later
     """
 
-    def __init__(self, runs: int, waiting: int) -> None:
-        self._runs, self._max_waiting = runs, waiting
+    def __init__(
+        self, runs: int, waiting: int, changed: Callable[[Limiter], None] = lambda _: None
+    ) -> None:
+        self._runs, self._max_waiting, self._changed = runs, waiting, changed
         self._queue: deque[asyncio.Future[None]] = deque()
         self.running = 0
         self._closed = False
@@ -55,6 +58,7 @@ class Limiter:
             turn = self._queue.popleft()
             if not turn.done():
                 turn.set_exception(draining())
+        self._changed(self)
 
     @property
     def waiting(self) -> int:
@@ -72,6 +76,7 @@ class Limiter:
             raise draining()
         if self.running < self._runs and not self._queue:
             self.running += 1
+            self._changed(self)
         else:
             await self._wait()
         try:
@@ -91,6 +96,7 @@ class Limiter:
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
+        self._changed(self)
         try:
             await turn
         except asyncio.CancelledError:
@@ -98,6 +104,7 @@ class Limiter:
                 self._release()  # the slot came at the same moment
             elif turn in self._queue:
                 self._queue.remove(turn)
+                self._changed(self)
             raise
 
     def _release(self) -> None:
@@ -106,5 +113,7 @@ class Limiter:
             turn = self._queue.popleft()
             if not turn.done():
                 turn.set_result(None)
-                return
-        self.running -= 1
+                break
+        else:
+            self.running -= 1
+        self._changed(self)

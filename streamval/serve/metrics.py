@@ -25,13 +25,11 @@ class Metrics:
     """The counters of one process.
 
     Args:
-        limiter: Has the numbers of running and waiting requests.
         shared: Whether several processes write into ``$PROMETHEUS_MULTIPROC_DIR``, and each shows all.
     """
 
-    def __init__(self, limiter: Limiter, *, shared: bool = False) -> None:
+    def __init__(self, *, shared: bool = False) -> None:
         self._shared = shared
-        self._limiter = limiter
         self._registry = CollectorRegistry()
         self.runs = self._counter("runs", "Runs that ended", "model", "outcome")
         self.chunks = self._counter("chunks", "Chunks released", "model")
@@ -62,14 +60,13 @@ class Metrics:
         """Return a subscriber that counts a run."""
         return RunMetrics(self, model, requirements)
 
-    def note_limiter(self) -> None:
-        """Set the gauges of running and waiting requests."""
-        self._running.set(self._limiter.running)
-        self._waiting.set(self._limiter.waiting)
+    def note_limiter(self, limiter: Limiter) -> None:
+        """Set the gauges of running and waiting requests, which other processes show as well."""
+        self._running.set(limiter.running)
+        self._waiting.set(limiter.waiting)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' format."""
-        self.note_limiter()
         if not self._shared:
             return generate_latest(self._registry)
         for path in Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]).glob("gauge_live*_*.db"):

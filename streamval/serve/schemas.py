@@ -54,10 +54,20 @@ def format_of(response_format: object, *, assert_formats: bool = True) -> JSONSc
     return schema
 
 
-@lru_cache(maxsize=256)
+SMALL_SCHEMA = 16 * 1024
+"""Characters of a schema up to which many are kept: one of 100,000 parts takes 170 MB."""
+
+
 def json_schema(written: str, assert_formats: bool) -> JSONSchema | str:
     """Return a schema, or why it cannot be used; made once, as clients send the same again and again."""
+    return (_small if len(written) <= SMALL_SCHEMA else _large)(written, assert_formats)
+
+
+def _made(written: str, assert_formats: bool) -> JSONSchema | str:
     try:
         return JSONSchema(json.loads(written), assert_formats=assert_formats)
     except (UsageError, ValueError, RecursionError) as error:
         return str(error) or "it is nested too deeply"
+
+
+_small, _large = lru_cache(maxsize=64)(_made), lru_cache(maxsize=4)(_made)

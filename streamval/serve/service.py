@@ -23,6 +23,9 @@ from streamval.serve.upstream import Relay
 from streamval.structured.json_schema.schema import JSONSchema
 from streamval.wire.completions import CompletionRequest
 
+Schemas = tuple[JSONSchema | None, dict[str, JSONSchema | str]]
+"""The schema of an answer, and those of tools by name; a string says why one cannot be used."""
+
 
 class Service:
     """Serves the models of a configuration: checks keys, makes runs, keeps metrics.
@@ -40,8 +43,8 @@ class Service:
     def __init__(self, configuration: Configuration, *, shared: bool = False) -> None:
         self.configuration = configuration
         settings = configuration.server
-        self.limiter = Limiter(settings.max_runs, settings.max_waiting)
-        self.metrics = Metrics(self.limiter, shared=shared)
+        self.metrics = Metrics(shared=shared)
+        self.limiter = Limiter(settings.max_runs, settings.max_waiting, self.metrics.note_limiter)
         self.draining = False
         self._keys = [_digest(key) for key in settings.keys]
         self._endpoints: dict[str, Endpoint] = {
@@ -105,27 +108,11 @@ class Service:
 
     # A run
 
-    def schemas_for(
-        self, request: CompletionRequest, model: ServedModel
-    ) -> tuple[JSONSchema | None, dict[str, JSONSchema | str]]:
-        """Return the schema of the answer, and those of tools. Large ones take seconds the first time.
+    def model_of(self, request: CompletionRequest) -> ServedModel:
+        """Return the model that a request names.
 
         Raises:
-            RequestError: If they are no schemas.
-        """
-        upstream, formats = self.configuration.upstreams[model.upstream], model.assert_formats
-        options = upstream.limited(request.options)
-        tools = options.get("tools", upstream.defaults.get("tools", []))
-        return (
-            format_of(options.get("response_format"), assert_formats=formats),
-            schemas_of(tools if request.kind == "chat" else [], assert_formats=formats),
-        )
-
-    def run_for(self, request: CompletionRequest) -> tuple[Run[Any], Relay | None, ServedModel]:
-        """Return the run that answers a request, not started yet.
-
-        Raises:
-            RequestError: If it cannot be served.
+            RequestError: With status 404, if there is none.
         """
         model = self.configuration.models.get(request.model)
         if model is None:
@@ -136,13 +123,39 @@ class Service:
                 code="model_not_found",
                 param="model",
             )
+        return model
+
+    def schemas_of(self, request: CompletionRequest) -> Schemas:
+        """Return the schema of the answer, and those of tools. Large ones take seconds the first time.
+
+        Raises:
+            RequestError: If they are no schemas, or there is no such model.
+        """
+        model = self.model_of(request)
+        upstream, formats = self.configuration.upstreams[model.upstream], model.assert_formats
+        options = upstream.limited(request.options)
+        tools = options.get("tools", upstream.defaults.get("tools", []))
+        return (
+            format_of(options.get("response_format"), assert_formats=formats),
+            schemas_of(tools if request.kind == "chat" else [], assert_formats=formats),
+        )
+
+    def run_for(
+        self, request: CompletionRequest, schemas: Schemas
+    ) -> tuple[Run[Any], Relay | None, ServedModel]:
+        """Return the run that answers a request, not started yet.
+
+        Raises:
+            RequestError: If it cannot be served.
+        """
+        model = self.model_of(request)
+        wanted, offered = schemas
         endpoint = self._endpoints[model.upstream]
         backend = endpoint.relay(request)
         relay = backend if isinstance(backend, Relay) else None
         rules = self._requirements[request.model]
         upstream = self.configuration.upstreams[model.upstream]
         options = upstream.limited(request.options)
-        wanted, offered = self.schemas_for(request, model)
         shows = self.configuration.server.recent > 0
         judge = self._endpoints[model.judge_upstream or model.upstream].judge()
         more = []

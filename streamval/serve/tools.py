@@ -44,8 +44,11 @@ def schemas_of(tools: object, *, assert_formats: bool = True) -> dict[str, JSONS
                 f"tool {at} is invalid: it needs type, and function with name and parameters",
                 param=f"tools[{at}]",
             ) from None
-        written = json.dumps({} if parameters is None else parameters)
-        schema = json_schema(written, assert_formats)
+        try:
+            written = json.dumps({} if parameters is None else parameters)
+            schema = json_schema(written, assert_formats)
+        except (ValueError, RecursionError):
+            schema = "it is nested too deeply"
         is_usable = isinstance(schema, JSONSchema)
         schemas[name] = schema if is_usable else f"its schema cannot be used: {schema:.300}"
     return schemas

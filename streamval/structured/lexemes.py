@@ -57,6 +57,8 @@ def with_small_exponents(text: str) -> str:
 
 def parser_message(error: Exception) -> str:
     """Return the parser's message without the quoted text in its further lines."""
+    if isinstance(error, SystemError):
+        return "a number has thousands of digits"
     said = str(error)
     if said.startswith(("b'", 'b"')):  # ijson gives bytes where it cuts inside a character
         said = said[2:].split("\\n", maxsplit=1)[0].replace("\\'", "'")

@@ -60,6 +60,9 @@ CERTAIN_AFTER = 64
 """Characters after which a bracket in the text is taken for the beginning of the JSON, if it can
 still be. Before that, a first completed key, value or container decides."""
 
+MANY_PIECES = 64
+"""Pieces without an event in which a number or word is looked for: there may be any number of spaces."""
+
 _DIGITS = "0123456789"
 
 LONG_NUMBER = 64
@@ -167,8 +170,14 @@ class JSONReader:
     @property
     def open_literal(self) -> OpenLiteral | None:
         """A number or word that has begun and not ended, or a comma; `None` without, and where it is very long."""
-        is_due = self._tail and self._frames and self._string is None and not self._unsent
-        if not is_due or self.began_at is None or self.ended_at is not None or self.error:
+        is_due = 0 < len(self._tail) < MANY_PIECES and self._frames and self._string is None
+        if (
+            not is_due
+            or self._unsent
+            or self.began_at is None
+            or self.ended_at is not None
+            or self.error
+        ):
             return None
         text = "".join(self._tail)
         found = OPEN_LITERAL.match(text)

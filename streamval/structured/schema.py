@@ -30,6 +30,7 @@ from streamval.structured.reader import JSONReader, json_in
 
 T = TypeVar("T")
 
+_SPACE = " \t\n\r"
 _OPENINGS: dict[JSONKind, str] = {
     "object": "{",
     "array": "[",
@@ -231,7 +232,8 @@ class SchemaWatch:
 
     def _catch_up(self) -> None:
         """Read the text again, because the copy shares the original's reader."""
-        self._is_copy = False
+        self._is_copy = self._has_begun = self.complete = False
+        self._ended = 0
         known = self.text
         self._text, self._size, self._open, self._reader = StringIO(), 0, [], None
         self.feed(known)
@@ -258,11 +260,11 @@ class SchemaWatch:
             return self._begun_complaint(reading.begun)
         if self.complete and not self._schema.text_around:
             behind = text[max(self._ended - before, 0) :]
-            return "$: text stands behind the JSON" if behind.strip() else None
+            return "$: text stands behind the JSON" if behind.strip(_SPACE) else None
         return None
 
     def _text_before(self, text: str) -> str | None:
-        if self._has_begun or not (first := text.lstrip()[:1]):
+        if self._has_begun or not (first := text.lstrip(_SPACE)[:1]):
             return None
         self._has_begun = True
         if first in self._schema.openings:

@@ -84,7 +84,7 @@ class Snapshot(TypedDict):
         stages: The stages of its contract so far.
         stage: The stage in which it runs.
         quiet: Whether it runs, and its attempt has written nothing yet.
-        prompt: What was asked, where the display was told.
+        prompt: What was asked, where the display knows it.
         seconds: From the first event to the last.
         usage: The tokens, once it is over.
         error: What ended it, if an exception did.

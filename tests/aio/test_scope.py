@@ -48,5 +48,5 @@ async def test_a_judge_may_read_an_observable_of_its_own():
         max_pending_chunks=1,
         stall_timeout=5,
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await pipeline.run("go")).success

@@ -42,7 +42,7 @@ async def metric(backend, name):
 
 
 async def idle(backend):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await metric(backend, "requests_processing"):
             await asyncio.sleep(0.05)
 

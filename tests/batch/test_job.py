@@ -152,11 +152,23 @@ async def test_what_is_no_longer_there_is_not_called_done(out, tmp_path):
     lines = [json.dumps({"prompt": f"row {n} {'x' * 500}"}) + "\n" for n in range(1000)]
     rows.write_text("".join(lines))
 
+    is_cut = asyncio.Event()
+
     def cut(event):
         os.truncate(rows, len("".join(lines[:600])))
+        is_cut.set()
+
+    class Waits(Counted):
+        """Answers the first rows, and the others once the file has been cut."""
+
+        async def stream(self, request):
+            if len(self.asked) > 100:
+                await is_cut.wait()
+            async for delta in super().stream(request):
+                yield delta
 
     with pytest.raises(UsageError, match=r"\d+ rows are no longer there since they were checked"):
-        await sv.batch(rows, out, pipeline_of(Counted()), on_event=cut, task_limit=2)
+        await sv.batch(rows, out, pipeline_of(Waits()), on_event=cut, task_limit=2)
     assert status(out).valid >= 600
 
 

@@ -75,7 +75,7 @@ async def test_leaving_early_closes_the_backend():
         if piece.content:
             break
     await stream.aclose()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not backend.closed:
             await asyncio.sleep(0)
 

@@ -39,7 +39,7 @@ async def test_a_sink_that_sometimes_raises_and_sometimes_waits(error, reported)
 
     run = sv.Pipeline(sv.ScriptedBackend("It is here. " * 200), requirements=[Judge()]).start("go")
     run.subscribe(sink)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert (await run).success
     assert seen[-1].type == "completed"
     assert len(reported) == 1
@@ -55,7 +55,7 @@ async def test_an_async_sink_cancelled_from_inside_goes_on(reported):
 
     run = sv.Pipeline(sv.ScriptedBackend("It is here. " * 100)).start("go")
     run.subscribe(sink)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await run
     assert seen[-1].type == "completed"
 
@@ -96,7 +96,7 @@ async def test_a_subscriber_that_waits_for_the_run_is_told(reported):
 
     run = sv.Pipeline(Spoken("One.")).start("go")
     run.subscribe(sink)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await run
     assert isinstance(reported[0]["exception"], RunError)
 

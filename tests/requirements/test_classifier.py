@@ -9,6 +9,7 @@ import pytest
 
 import streamval as sv
 from streamval.errors import UsageError, ValidatorError
+from tests.support.async_source import turns
 from tests.support.sources import Spoken
 
 
@@ -106,7 +107,7 @@ async def test_chunks_that_wait_are_classified_together_and_off_the_loop():
     going = asyncio.create_task(run_of(judge, *(f"{n} " for n in range(9))))
     while len(calls) < 1:
         await asyncio.sleep(0.001)
-    await asyncio.sleep(0.05)
+    await turns(200)
     gate.set()
     assert (await going).success
     assert [len(call) for call in calls] == [1, 4, 4]
@@ -134,7 +135,7 @@ async def test_one_that_is_cancelled_leaves_the_others_their_answers():
         asyncio.create_task(judge.stream_validate(text, backend=None, ctx=None))
         for text in ("a", "b", "c")
     ]
-    await asyncio.sleep(0.02)
+    await turns(5)
     asked[0].cancel()
     await asyncio.sleep(0)
     gate.set()

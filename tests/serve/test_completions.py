@@ -92,7 +92,7 @@ async def test_a_client_that_goes_closes_the_upstream():
             stream = await client.chat.completions.create(model="plain", messages=ASK, stream=True)
             await anext(aiter(stream))
             await stream.close()
-            await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+            await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
         # Before its first chunk as well, and where it wants no stream.
         async with httpx.AsyncClient(trust_env=False) as waiting:
             asking = asyncio.ensure_future(
@@ -104,7 +104,7 @@ async def test_a_client_that_goes_closes_the_upstream():
                 await asyncio.sleep(0.005)
             asking.cancel()
             await asyncio.wait([asking])
-        await asyncio.wait_for(behind.requests[1].gone.wait(), 10)
+        await asyncio.wait_for(behind.requests[1].gone.wait(), 60)
         assert serving.limiter.running == 0
 
 
@@ -117,11 +117,12 @@ async def test_a_broken_rule_closes_the_upstream():
     ):
         with pytest.raises(openai.APIError):
             await chat(client, "strict")
-        await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+        await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
 
 
 async def test_more_than_may_wait_are_refused_and_nobody_is_forgotten():
-    script = [*words("One is fine. Two "), 0.3, "is too."]
+    gate = asyncio.Event()
+    script = [*words("One is fine. Two "), gate, "is too."]
     settings = ", max_runs: 2, max_waiting: 3"
     async with upstream(script) as behind, gateway(behind.url, server=settings) as serving:
         async with httpx.AsyncClient(trust_env=False, base_url=serving.url, timeout=60) as client:
@@ -130,7 +131,11 @@ async def test_more_than_may_wait_are_refused_and_nobody_is_forgotten():
                 asked = {"model": "plain", "messages": ASK}
                 return await client.post("/v1/chat/completions", json=asked)
 
-            answers = await asyncio.gather(*(one() for _ in range(9)))
+            asking = [asyncio.ensure_future(one()) for _ in range(9)]
+            while sum(answer.done() for answer in asking) < 4:
+                await asyncio.sleep(0.005)
+            gate.set()
+            answers = await asyncio.gather(*asking)
         statuses = sorted(answer.status_code for answer in answers)
         assert statuses == [200] * 5 + [429] * 4
         refused = next(answer for answer in answers if answer.status_code == 429)
@@ -203,7 +208,7 @@ async def test_an_upstream_that_says_nothing_for_ever_is_ended_by_the_limit_of_a
             f"{serving.url}/v1/chat/completions",
             json={"model": "plain", "messages": ASK, "stream": stream},
         )
-        await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+        await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
     assert answer.status_code == 504
     assert answer.json()["error"]["message"] == "the answer takes too long"
 
@@ -272,7 +277,8 @@ async def test_who_reads_nothing_is_not_waited_for_with_the_news_of_a_failure(mo
 
 
 async def test_requests_that_wait_are_refused_when_the_server_is_told_to_stop():
-    script = [*words("One is fine. Two is"), 1.0, " too."]
+    gate = asyncio.Event()
+    script = [*words("One is fine. Two is"), gate, " too."]
     async with (
         upstream(script) as behind,
         gateway(behind.url, server=", max_runs: 1") as serving,
@@ -285,6 +291,7 @@ async def test_requests_that_wait_are_refused_when_the_server_is_told_to_stop():
         while not behind.requests or serving.limiter.waiting < 3:
             await asyncio.sleep(0.01)
         serving.drain()
+        gate.set()
         answers = await asyncio.gather(*asking)
     assert sorted(answer.status_code for answer in answers) == [200, 503, 503, 503]
     refused = [answer.json()["error"]["code"] for answer in answers if answer.status_code == 503]
@@ -305,7 +312,7 @@ async def test_who_still_runs_when_the_time_to_drain_is_over_is_told_in_json():
             await asyncio.sleep(0.01)
         serving.server.handle_exit(15, None)
         answer = await asking
-        await asyncio.wait_for(behind.requests[0].gone.wait(), 10)
+        await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "draining"
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import os
 import re
 import shutil
@@ -71,6 +72,14 @@ async def served_apart(tmp_path, url, workers, more=""):
         await asyncio.to_thread(start.__exit__, None, None, None)
 
 
+async def gauge(client, name):
+    """What a gauge shows, or nan while no process answers."""
+    with contextlib.suppress(httpx.HTTPError):
+        text = (await client.get("/metrics")).text
+        return float(re.search(rf"^streamval_{name} (.*)$", text, re.MULTILINE)[1])
+    return math.nan
+
+
 BODY = {"model": "plain", "messages": ASK}
 
 
@@ -98,17 +107,20 @@ async def test_it_serves_drains_and_ends(tmp_path, workers):
 async def test_who_waits_is_refused_at_once_when_it_is_told_to_stop(tmp_path, workers):
     """Several processes went on to answer whoever waited."""
     limits = ", max_runs: 1, max_waiting: 20"
+    gate = asyncio.Event()
     async with (
-        upstream([*words("One is fine. "), 1.0, "Two."]) as behind,
+        upstream([*words("One is fine. "), gate, "Two."]) as behind,
         served_apart(tmp_path, behind.url, workers, limits) as (going, client),
     ):
         asked = [
             asyncio.ensure_future(client.post("/v1/chat/completions", json=BODY)) for _ in range(8)
         ]
-        while not behind.requests or not behind.requests[0].sent:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)  # the others wait
+        while await gauge(client, "running") + await gauge(client, "waiting") != 8:
+            await asyncio.sleep(0.05)
         going.send_signal(signal.SIGTERM)
+        while sum(answer.done() for answer in asked) < 8 - workers:
+            await asyncio.sleep(0.01)
+        gate.set()
         statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
         assert set(statuses) == {200, 503}
         assert statuses.count(200) <= workers
@@ -123,20 +135,14 @@ async def test_what_ran_in_a_process_that_died_does_not_run_any_more(tmp_path):
         asked = asyncio.ensure_future(client.post("/v1/chat/completions", json=BODY))
         while not behind.requests:
             await asyncio.sleep(0.01)
-
-        async def running():
-            with contextlib.suppress(httpx.HTTPError):
-                text = (await client.get("/metrics")).text
-                return float(re.search(r"^streamval_running (.*)$", text, re.MULTILINE)[1])
-
-        while await running() != 1.0:
+        while await gauge(client, "running") != 1.0:
             await asyncio.sleep(0.05)
         for child in psutil.Process(going.pid).children(recursive=True):
             if "spawn_main" in " ".join(child.cmdline()):
                 child.kill()
         with pytest.raises(httpx.HTTPError):
             await asked
-        while await running() != 0.0:
+        while await gauge(client, "running") != 0.0:
             await asyncio.sleep(0.05)
 
 

@@ -187,6 +187,6 @@ async def test_the_backend_is_closed_when_the_client_goes():
             async for line in response.aiter_lines():
                 if "Two." in line or "One." in line:
                     break
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not backend.closed:
                 await asyncio.sleep(0.005)

@@ -6,12 +6,18 @@ from streamval import bridge
 
 
 class Source:
-    """An async generator that says how far it got and whether it was closed."""
+    """An async generator that says how far it got and whether it was closed.
 
-    def __init__(self, *items, hang=False, slow_close=False):
+    Args:
+        items: What it yields; an exception is raised.
+        hang: Waits at its end.
+        closing: What it waits for as it is closed; a turn of the loop or two by default.
+    """
+
+    def __init__(self, *items, hang=False, closing=None):
         self.items = items
         self.hang = hang
-        self.slow_close = slow_close
+        self.closing = closing
         self.opened = self.closed = self.read = 0
 
     async def __call__(self):
@@ -25,9 +31,14 @@ class Source:
             if self.hang:
                 await asyncio.Event().wait()
         finally:
-            if self.slow_close:
-                await asyncio.sleep(0.01)
+            await (self.closing.wait() if self.closing else turns(3))
             self.closed += 1
+
+
+async def turns(count):
+    """Let the loop turn so often."""
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 async def collect(source, **options):

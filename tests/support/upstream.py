@@ -24,7 +24,7 @@ class Upstream:
     """Answers by a script: a function of the body and of how many requests came before.
 
     It gives a list: a string is a delta of text, a dict a whole frame, bytes go out as they are, a number is
-    slept, ``"RESET"``, ``"STALL"`` and ``"END"`` break the connection, wait for the client to go, and close
+    slept, an event is waited for, ``"RESET"``, ``"STALL"`` and ``"END"`` break the connection, wait for the client to go, and close
     without ``[DONE]``. In place of a list it may give ``(status, headers, body)``.
     """
 
@@ -92,6 +92,9 @@ class Upstream:
                 return
             if isinstance(item, (int, float)):
                 await asyncio.sleep(item)
+                continue
+            if isinstance(item, asyncio.Event):
+                await item.wait()
                 continue
             said = frame({"content": item}) if isinstance(item, str) else item
             if isinstance(said, dict):

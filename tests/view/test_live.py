@@ -168,7 +168,11 @@ def jupyter_lab(folder):
         yield f"http://127.0.0.1:{port}/lab/tree/seen.ipynb?token=t0ken"
     finally:
         lab.terminate()
-        lab.wait()
+        try:
+            lab.wait(20)
+        except subprocess.TimeoutExpired:  # it waits for a thread of its own, sometimes for good
+            lab.kill()
+            lab.wait()
 
 
 async def answers(url):

@@ -9,26 +9,35 @@ from streamval.structured.json_schema.nodes import Node, written
 from streamval.structured.json_schema.scalar import nearest
 
 
-def impossible(node: Node, beginning: OpenString | OpenLiteral, asked: set[int]) -> str:
-    """Return why no value with this beginning meets a node; empty if one may."""
-    if id(node) in asked:
-        return ""
-    asked.add(id(node))
-    why = (
-        _no_string(node, beginning)
-        if isinstance(beginning, OpenString)
-        else _no_literal(node, beginning.head)
-    )
-    if node.is_leaf:
+def impossible(node: Node, beginning: OpenString | OpenLiteral, known: dict[int, str]) -> str:
+    """Return why no value with this beginning meets a node; empty if one may.
+
+    Args:
+        node: The node.
+        beginning: Of a string, a number or a word.
+        known: What has been found for nodes, each of which is asked once.
+    """
+    if id(node) not in known:
+        known[id(node)] = ""  # while it is asked: references may lead in a circle
+        known[id(node)] = _impossible(node, beginning, known)
+    return known[id(node)]
+
+
+def _impossible(node: Node, beginning: OpenString | OpenLiteral, known: dict[int, str]) -> str:
+    if isinstance(beginning, OpenString):
+        why = _no_string(node, beginning)
+    else:
+        why = _no_literal(node, beginning.head)
+    if why or node.is_leaf:
         return why
     for part in node.same:
-        why = why or impossible(part, beginning, asked)
+        if why := impossible(part, beginning, known):
+            return why
     for group in (*node.any_of, *node.one_of):
-        if not why:
-            # Each with its own memory, as a node that was asked about before may have excluded the value.
-            whys = [impossible(part, beginning, {id(node)}) for part in group]
-            why = nearest(partial(str, one) for one in whys) if all(whys) else ""
-    return why
+        whys = [impossible(part, beginning, known) for part in group]
+        if all(whys):
+            return nearest(partial(str, one) for one in whys)
+    return ""
 
 
 def may_still_fail(node: Node) -> bool:
@@ -40,7 +49,7 @@ def _no_string(node: Node, string: OpenString) -> str:
     if node.never:
         return "no value is allowed here"
     if not node.takes("string"):
-        return f"a string is not of type {_types(node)}"
+        return f"a string is not of type {node.type_names}"
     if string.escaped:  # an escape may stand for any character
         return ""
     if node.longest is not None and string.size > node.longest:
@@ -59,14 +68,10 @@ def _no_literal(node: Node, head: str) -> str:
         return "no value is allowed here"
     word = _WORDS.get(head[0])
     if not node.takes(word or "integer"):
-        return f"a {word or 'number'} is not of type {_types(node)}"
+        return f"a {word or 'number'} is not of type {node.type_names}"
     if not (node.may_begin(head) if word else node.may_begin_number(head)):
         return f"no allowed {word or 'number'} begins with {head[:60]}"
     return ""
-
-
-def _types(node: Node) -> str:
-    return " or ".join(sorted(node.types or ()))
 
 
 def excluded(node: Node, kind: str) -> str:
@@ -74,7 +79,7 @@ def excluded(node: Node, kind: str) -> str:
     if node.never:
         return "no value is allowed here"
     if not node.takes(kind):
-        return f"an {kind} is not of type {_types(node)}"
+        return f"an {kind} is not of type {node.type_names}"
     if not node.may_begin("{" if kind == "object" else "["):
         return f"an {kind} is none of the allowed values"
     return ""

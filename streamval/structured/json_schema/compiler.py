@@ -19,7 +19,7 @@ from referencing.jsonschema import DRAFT202012, specification_with
 
 from streamval.errors import UsageError
 from streamval.structured.json_schema.nodes import Group, Node, Switch, written
-from streamval.structured.json_schema.patterns import matcher
+from streamval.structured.json_schema.patterns import FEW, LARGE, SMALL, Pattern, matcher
 
 MAX_COMPOSED = 64
 """Objects and arrays of an `enum` that are judged while they are written; more are compared at their end."""
@@ -32,8 +32,14 @@ NEWER_FORMATS = {
 }
 """Formats that came with draft 2019-09. Who names one in a schema of an older draft means it all the same."""
 
+MANY_PARTS = 100
+"""Parts of a branch that are looked at for such a key."""
+
 MANY = 8
 """Branches from which on it pays to choose among them by the value of a key."""
+
+MAX_NODES, MAX_LED = 100_000, 100
+"""Parts of a schema, and references that lead to one another and say nothing else."""
 
 _LATE = frozenset({"$dynamicRef", "$recursiveRef"})
 """Keywords that only the validator judges: they depend on the way to this part."""
@@ -105,13 +111,23 @@ class Compiler:
         registry: Any = REGISTRY.with_resource("", resource)
         if resource.id():
             registry = registry.with_resource(resource.id(), resource)
+        registry = registry.crawl()  # once: each lookup of an anchor would look through all of it
         self._specification = specification
         self._name = specification.name
         self._is_new = specification.name in ("draft2019-09", "draft2020-12")
         self._waiting: list[tuple[Node, Any, Any]] = []
+        self._any = Node(is_leaf=True)
+        self._checked = {id(schema)}
+        self._late: list[
+            tuple[Node, str]
+        ] = []  # nodes with a dynamic reference, and the anchor that it names
+        self._anchors: dict[str, list[Node]] = {}
+        self._patterns: set[str] = set()
         self.root = self._node(schema, registry.resolver_with_root(resource))
         while self._waiting:  # a list and no recursion, as references lead far
             self._fill(*self._waiting.pop())
+        for node, name in self._late:
+            node.late += self._anchors.get(name, ())
         for node in self._nodes.values():
             for group in (*node.any_of, *node.one_of):
                 group.switch = _switch_of(group)
@@ -124,16 +140,36 @@ class Compiler:
             if isinstance(schema, Mapping):
                 resolver = resolver.in_subresource(self._specification.create_resource(schema))
             if id(schema) in led or not self._only_refers(schema):
-                self._nodes[id(schema)] = Node(never=schema is False, is_leaf=True)
-                if isinstance(schema, Mapping) and id(schema) not in led:
-                    self._waiting.append((self._nodes[id(schema)], schema, resolver))
+                self._nodes[id(schema)] = self._made(schema, resolver, is_circle=id(schema) in led)
                 break
             led.append(id(schema))
-            found = resolver.lookup(schema["$ref"])
-            schema, resolver = found.contents, found.resolver
+            if len(led) > MAX_LED:
+                raise UsageError(f"a reference leads through more than {MAX_LED} others")
+            schema, resolver = self._found(resolver, schema["$ref"])
         node = self._nodes[id(schema)]
         self._nodes.update(dict.fromkeys(led, node))
         return node
+
+    def _made(self, schema: Any, resolver: Any, *, is_circle: bool) -> Node:
+        if is_circle or schema is True or schema == {}:
+            return self._any
+        if len(self._nodes) > MAX_NODES:
+            raise UsageError(f"the JSON Schema has more than {MAX_NODES:,} parts")
+        node = Node(never=schema is False, is_leaf=True)
+        if isinstance(schema, Mapping):
+            self._waiting.append((node, schema, resolver))
+        return node
+
+    def _found(self, resolver: Any, ref: str) -> tuple[Any, Any]:
+        """Return what a reference leads to, which may be a place that the schema of schemas has not seen."""
+        found = resolver.lookup(ref)
+        if id(found.contents) not in self._checked:
+            self._checked.add(id(found.contents))
+            self._keep.append(found.contents)
+            if not isinstance(found.contents, (Mapping, bool)):
+                raise UsageError(f"the JSON Schema refers to {ref!r}, which is no schema")
+            meta(self._dialect).validate(found.contents)
+        return found.contents, found.resolver
 
     def _only_refers(self, schema: Any) -> bool:
         """Return whether a part is a reference and nothing else. In older drafts, its siblings do not count."""
@@ -144,12 +180,13 @@ class Compiler:
         def made(part: Any) -> Node:
             return self._node(part, resolver)
 
+        if self._is_of_another_draft(schema):
+            node.partial, node.is_leaf = True, True
+            return
         if isinstance(ref := schema.get("$ref"), str):
-            found = resolver.lookup(ref)
-            node.same.append(self._node(found.contents, found.resolver))
+            node.same.append(self._node(*self._found(resolver, ref)))
         node.partial = not _LATE.isdisjoint(schema)
-        if isinstance(ref := schema.get("$dynamicRef"), str):
-            resolver.lookup(ref)
+        self._of_late(node, schema, resolver)
         self._of_any(node, schema)
         node.same += map(made, schema.get("allOf", ()))
         if "anyOf" in schema:
@@ -166,6 +203,31 @@ class Compiler:
         self._of_scalars(node, schema)
         self._of_objects(node, schema, made)
         self._of_arrays(node, schema, made)
+
+    def _is_of_another_draft(self, schema: Mapping[str, Any]) -> bool:
+        """Return whether a part is a document of its own, of another draft: that is left to the validator."""
+        if "$schema" not in schema or not ("$id" in schema or "id" in schema):
+            return False
+        try:
+            return draft_of(schema) != self._dialect
+        except UsageError:
+            return True
+
+    def _of_late(self, node: Node, schema: Mapping[str, Any], resolver: Any) -> None:
+        """Note dynamic references, which only the validator follows, and what they may lead to."""
+        for keyword in _LATE & schema.keys():
+            node.late.append(self._node(*self._found(resolver, schema[keyword])))
+            self._late.append((node, schema[keyword].rpartition("#")[2]))
+        if isinstance(name := schema.get("$dynamicAnchor"), str):
+            self._anchors.setdefault(name, []).append(node)
+        if schema.get("$recursiveAnchor") is True:
+            self._anchors.setdefault("", []).append(node)
+
+    def _matcher(self, pattern: str) -> Pattern:
+        self._patterns.add(pattern)
+        made = matcher(pattern, LARGE if len(self._patterns) <= FEW else SMALL)
+        self.knows_better |= made.is_odd
+        return made
 
     def _of_any(self, node: Node, schema: Mapping[str, Any]) -> None:
         if "type" in schema:
@@ -188,7 +250,7 @@ class Compiler:
             node.longest = int(schema["maxLength"])
         if "pattern" in schema:
             said = f"does not match {schema['pattern']!r}"
-            node.checks.append(partial(_unless_valid, matcher(schema["pattern"]), said))
+            node.checks.append(partial(_unless_valid, self._matcher(schema["pattern"]), said))
         if self._formats and isinstance(name := schema.get("format"), str):
             asked = {"$schema": self._dialect, "format": name}
             judge = jsonschema_rs.validator_for(asked, validate_formats=True, formats=NEWER_FORMATS)
@@ -199,7 +261,7 @@ class Compiler:
     ) -> None:
         node.properties = {key: made(part) for key, part in schema.get("properties", {}).items()}
         node.patterns = [
-            (matcher(pattern), made(part))
+            (self._matcher(pattern), made(part))
             for pattern, part in schema.get("patternProperties", {}).items()
         ]
         if "additionalProperties" in schema:
@@ -352,8 +414,12 @@ def _named(branch: Node) -> dict[str, frozenset[str]]:
 
 
 def _with_same(node: Node) -> list[Node]:
-    """Return a node and those that the same value must meet."""
-    found = [node]
+    """Return a node and those that the same value must meet; of very many, the first."""
+    found, known = [node], {id(node)}
     for one in found:
-        found += [part for part in one.same if part not in found]
-    return found
+        if len(found) > MANY_PARTS:
+            break
+        new = [part for part in one.same if id(part) not in known]
+        known.update(map(id, new))
+        found += new
+    return found[:MANY_PARTS]

@@ -7,6 +7,7 @@ asks each branch anew multiplies: by references to references, by choices that c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from streamval.structured.json_schema.nodes import Node
@@ -15,22 +16,25 @@ MAX_QUESTIONS = 2_000
 """How many questions a validator may ask about one scalar value."""
 
 
-def may_take_long(root: Node) -> bool:
-    """Return whether a validator may ask very many questions by a schema. Its cost is linear.
+def branching(root: Node) -> float:
+    """Return by how much a validator's work may grow with each level of a document; 1 if it does not.
+
+    Infinity where it may ask very many questions about a single value. The cost of this is linear.
 
     Example:
         >>> from streamval.structured.json_schema.compiler import Compiler
         >>> tree = {"type": "array", "items": {"$ref": "#"}}
         >>> twice = {"anyOf": [tree, {**tree, "minItems": 1}]}
-        >>> [may_take_long(Compiler(schema).root) for schema in (tree, twice)]
-        [False, True]
+        >>> [branching(Compiler(schema).root) for schema in (tree, twice)]
+        [1, 2]
     """
     questions: dict[int, int] = {}  # that are asked about a value, or about one within it
+    most: float = 1
     for circle in _circles(root):
         members = {id(node) for node in circle}
         for node in circle:
-            if sum(id(branch) in members for branch in _choices(node)) > 1:
-                return True  # each level of nesting asks several branches
+            # Each level of nesting asks these branches.
+            most = max(most, sum(id(branch) in members for branch in _choices(node)))
             count = 1 + sum(questions.get(id(one), 1) for one in _in_place(node))
             if node.choices is not None and (node.may_begin("{") or node.may_begin("[")):
                 count += len(node.choices)  # each is compared with the value
@@ -39,8 +43,8 @@ def may_take_long(root: Node) -> bool:
             within = (questions.get(id(one), 1) for one in _within(node))
             questions[id(node)] = max(count, *within, 0)
             if questions[id(node)] > MAX_QUESTIONS:
-                return True
-    return False
+                return math.inf
+    return most
 
 
 def _choices(node: Node) -> Iterator[Node]:
@@ -57,6 +61,7 @@ def _in_place(node: Node) -> Iterator[Node]:
     yield from _choices(node)
     yield from node.same
     yield from node.dependent.values()
+    yield from node.late
     yield from (one for one in (node.condition or ())[1:] if one is not None)
 
 

@@ -84,6 +84,8 @@ class SchemaJudge:
             self._give_up(event)
             return None
         depth = len(self._open)
+        if depth:
+            self._left -= self._open[-1].questions
         try:
             if event.kind == "key":
                 self._key(event.value)
@@ -103,6 +105,13 @@ class SchemaJudge:
         """Take the beginning of a string, or of a number or word, that has not ended; or a comma."""
         if self._left < 0:
             return None
+        try:
+            return self._begun(beginning)
+        except RecursionError:  # the whole value is judged when it ends
+            self._undecided = []
+            return None
+
+    def _begun(self, beginning: OpenString | OpenLiteral) -> str | None:
         if beginning.head == "," and isinstance(beginning, OpenLiteral):
             return self._comma(self._open[-1])
         top = self._open[-1] if self._open else None
@@ -111,15 +120,16 @@ class SchemaJudge:
         for one in top.waiting if top is not None else ():
             if isinstance(beginning, OpenString) and not one.switch.may_begin(beginning):
                 self.fail(one.task, self._here("no branch allows what begins here"))
-        undecided = []
+        undecided, known = [], dict[int, str]()
         for node, askers in self._due() if self._undecided is None else self._undecided:
-            if why := impossible(node, beginning, set()):
+            if why := impossible(node, beginning, known):
                 reason = self._here(why)
                 for asker in askers:
                     asker.failed(self, reason)
             elif may_still_fail(node):
                 undecided.append((node, askers))
         self._undecided = undecided
+        self._left -= max(len(known) - QUESTIONS_A_VALUE, 0)
         return self.complaint
 
     def _comma(self, top: Open) -> str | None:
@@ -493,7 +503,8 @@ class SchemaJudge:
             verdict = self._result(ended, part)
             if verdict is None:
                 return None
-            if verdict and (part.node.other_keys or part.node.other_items):
+            others = part.node.other_keys if ended.is_object else part.node.other_items
+            if verdict and others is not None:
                 return {*ended.keys, *range(ended.count)}  # all of it
             if verdict and id(part) not in asked:
                 found = self._evaluated(ended, part, asked)

@@ -35,9 +35,11 @@ class Node:
         longest: The most characters of a string.
         other_keys: What the values of keys must meet that nothing else has evaluated (`unevaluatedProperties`).
         other_items: The same for items.
+        late: What a dynamic reference may lead to.
         is_leaf: Whether it has no parts that are asked about the same value.
         is_constant: Whether it is a value of `enum` or `const`, which evaluates nothing within it.
         known_keys: For each key of `properties`, the nodes for its value.
+        last_key: The key that was matched with `patterns` last, and the nodes for its value.
         sorted_choices: `choices` in order, to find those with a beginning.
     """
 
@@ -72,10 +74,17 @@ class Node:
     contains_evaluates: bool = False
     other_keys: Node | None = None
     other_items: Node | None = None
+    late: list[Node] = field(default_factory=list)
     is_leaf: bool = False
     is_constant: bool = False
     known_keys: dict[str, tuple[Node, ...]] = field(default_factory=dict)
     sorted_choices: list[str] = field(default_factory=list)
+    last_key: tuple[str, tuple[Node, ...]] = ("", ())
+
+    @property
+    def type_names(self) -> str:
+        """The types that may be valid, for a message."""
+        return " or ".join(sorted(self.types or TYPES))
 
     def takes(self, kind: str) -> bool:
         """Return whether a value of this type may be valid."""
@@ -87,10 +96,18 @@ class Node:
         """Return the nodes for the value of a key."""
         if (nodes := self.known_keys.get(key)) is not None:
             return nodes
-        nodes = tuple(node for pattern, node in self.patterns if pattern.is_valid(key))
+        if not self.patterns:
+            nodes = ()
+        elif self.last_key[1] and self.last_key[0] == key:
+            return self.last_key[1]
+        else:
+            nodes = tuple(node for pattern, node in self.patterns if pattern.is_valid(key))
         if (known := self.properties.get(key)) is not None:
             nodes = self.known_keys[key] = (known, *nodes)
-        return nodes if nodes or self.additional is None else (self.additional,)
+        elif not nodes and self.additional is not None:
+            nodes = (self.additional,)
+        self.last_key = key, nodes
+        return nodes
 
     def at(self, index: int) -> tuple[Node, ...]:
         """Return the node for an item, if there is one."""
@@ -119,7 +136,7 @@ def _goes_on_to(head: str, number: str) -> bool:
     wanted = _digits(number.partition("e")[0])
     if not wanted:  # zero, of either sign
         return not _digits(begun)
-    digits = _digits(begun)
+    digits = _digits(begun)[:15]  # as many as any float has
     is_prefix = wanted.ljust(len(digits), "0").startswith(digits)
     whole = not exponent or digits.rstrip("0") == wanted.rstrip("0")
     return is_prefix and whole and head.startswith("-") == number.startswith("-")
@@ -175,6 +192,10 @@ class Switch:
         return sorted(self.branches)
 
 
+MAX_EXACT = 2**53
+"""Integers up to here are floats without loss; larger ones are compared as floats."""
+
+
 def written(value: Any) -> str:
     """Return a value as JSON that is the same for equal values (JSON Schema Core, 4.2.2).
 
@@ -190,7 +211,9 @@ def _comparable(value: Any) -> Any:
         return [_comparable(one) for one in value]
     if isinstance(value, dict):
         return {key: _comparable(one) for key, one in value.items()}
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_EXACT:
+        return int(value)
+    return float(value) if isinstance(value, int) and MAX_EXACT < abs(value) < 10**308 else value
 
 
 def kind_of(value: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeAlias
 
-from streamval.structured.json_schema.nodes import TYPES, Node, Verdict, kind_of, written
+from streamval.structured.json_schema.nodes import Node, Verdict, kind_of, written
 
 Known: TypeAlias = "dict[int, Verdict]"
 """What nodes have said of one value: each is asked once, also where references lead in a circle."""
@@ -80,7 +80,7 @@ def _wrong(node: Node, value: Any) -> str:
         return "no value is allowed here"
     wrong: str | None = None
     if not node.takes(kind_of(value)):
-        wrong = f"is not of type {_types(node)}"
+        wrong = f"is not of type {node.type_names}"
     elif node.choices is not None and written(value) not in node.choices:
         wrong = f"is none of {_choices(node)}"
     elif node.longest is not None and isinstance(value, str) and len(value) > node.longest:
@@ -151,15 +151,11 @@ def nearest(whys: Iterable[Reason]) -> str:
     return longest or "nothing is allowed here"
 
 
-def _types(node: Node) -> str:
-    return " or ".join(sorted(node.types or TYPES))
-
-
 def _choices(node: Node) -> str:
-    shown = sorted(node.choices or ())
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")
+    shown, more = node.sorted_choices[:5], len(node.sorted_choices) - 5
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value[:80] if isinstance(value, str) else value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}…"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -14,12 +15,18 @@ from streamval.errors import UsageError
 from streamval.structured.json_events import JSONEvent, OpenLiteral, OpenString, Root, path_of
 from streamval.structured.json_schema.beginnings import excluded
 from streamval.structured.json_schema.compiler import NEWER_FORMATS, Compiler, draft_of, meta
-from streamval.structured.json_schema.cost import may_take_long
+from streamval.structured.json_schema.cost import branching
 from streamval.structured.json_schema.judge import SchemaJudge
 from streamval.structured.json_schema.nodes import Node
-from streamval.structured.json_schema.patterns import LIMITED
+from streamval.structured.json_schema.patterns import LARGE
 from streamval.structured.reader import JSONReader
 from streamval.structured.schema import Schema, SchemaWatch
+
+MAX_WORK = 10**6
+"""Characters, multiplied by the branches of each level: how much a validator is given that asks branches anew."""
+
+MAX_EXPLAINED = 20_000
+"""Characters of the longest document whose failure the validator is asked to explain."""
 
 MAX_SCHEMA = 4 * 2**20
 """Characters of the largest schema."""
@@ -59,7 +66,7 @@ class JSONSchema(Schema[Any]):
             written = json.dumps(wanted)
             if len(written) > MAX_SCHEMA:
                 raise UsageError(f"the JSON Schema is longer than {MAX_SCHEMA:,} characters")
-            read = json.loads(written)  # a copy that nobody changes
+            read = json.loads(written)  # a copy that the caller cannot change
             draft = draft_of(read)
             meta(draft).validate(read)
             compiler = Compiler(read, formats=assert_formats)
@@ -72,12 +79,12 @@ class JSONSchema(Schema[Any]):
             raise UsageError("the JSON Schema is nested too deeply") from None
         except UsageError:
             raise
-        except (ValueError, TypeError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UsageError(f"this is no JSON Schema: {said[:300]}") from None
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise _no_schema(error) from None
         self.node: Node = compiler.root
-        is_costly = compiler.knows_better or may_take_long(self.node)
-        self._validator = None if is_costly else _validator_for(read, draft, assert_formats)
+        self._branching = branching(self.node)
+        self._knows_better = compiler.knows_better
+        self._validator = _validator_for(read, draft, assert_formats)
 
     @cached_property
     def is_scalar(self) -> bool:
@@ -132,38 +139,52 @@ class JSONSchema(Schema[Any]):
         """
         text = self.json_in(text)
         value = json.loads(text, parse_constant=_no_number)
-        if self._validator is None:
+        if "\\ud" in text.lower() and _has_lone_surrogate(value):
+            raise ValueError("$: an escape stands for half of a character")
+        if self._judges_itself:
             judged = SchemaJudge(self.node)
             _judge_value(judged, text)
-            self.trust(judged)
-        elif (error := next(self._validator.iter_errors(value), None)) is not None:
-            raise ValueError(_said(error))
+            self._trust(judged, value, text)
+        else:
+            self._ask_validator(value, text)
         return value
 
     def settled(self, judged: SchemaJudge, text: str) -> Any:
         """Return the value of a JSON document that has come to its end.
 
-        By a schema by which the validator could take very long, or that it does not judge as its draft says, our own
-        judge decides.
+        Args:
+            judged: Our own judge, which decides by a schema by which the validator could take very long, or that the
+                validator does not judge as its draft says.
+            text: The document.
 
         Raises:
             ValueError: If it does not meet the schema, or cannot be judged.
         """
-        if self._validator is not None:
+        if not self._judges_itself:
             return self.parse(text)
-        self.trust(judged)
-        return json.loads(text, parse_constant=_no_number)
+        value = json.loads(text, parse_constant=_no_number)
+        self._trust(judged, value, text)
+        return value
 
-    def trust(self, judged: SchemaJudge) -> None:
-        """Take the verdict of our own judge.
+    @property
+    def _judges_itself(self) -> bool:
+        return self._validator is None or self._knows_better or self._branching > 1
 
-        Raises:
-            ValueError: If it is not "valid".
-        """
-        if not judged.verdict:
-            raise ValueError(
-                judged.complaint or "$: the JSON Schema asks for too much work to judge this"
-            )
+    def _trust(self, judged: SchemaJudge, value: Any, text: str) -> None:
+        """Take the verdict of our own judge; where it has none, that of the validator, if that cannot take long."""
+        if judged.verdict:
+            return
+        is_short = self._branching ** (_depth(text) + 1) * len(text) <= MAX_WORK
+        if judged.complaint is None and self._validator is not None and is_short:
+            self._ask_validator(value, text)
+            return
+        raise ValueError(
+            judged.complaint or "$: the JSON Schema asks for too much work to judge this"
+        )
+
+    def _ask_validator(self, value: Any, text: str) -> None:
+        if not self._validator.is_valid(value):
+            raise ValueError(_why_not(self._validator, value, len(text)))
 
     def parse_or_none(self, text: str) -> Any:
         """Return the value in a text, or `None`."""
@@ -197,6 +218,7 @@ class JSONSchema(Schema[Any]):
         return JSONSchemaWatch(self)
 
 
+_BRACKETS = re.compile(r"[\[\]{}]")
 _OPENINGS = {
     "object": "{",
     "array": "[",
@@ -205,6 +227,13 @@ _OPENINGS = {
     "null": "n",
     **dict.fromkeys(("number", "integer"), "-0123456789"),
 }
+
+
+def _no_schema(error: Exception) -> UsageError:
+    said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if said == "Recursion limit reached":  # the validator's; from 3.12 on Python's is higher
+        return UsageError("the JSON Schema is nested too deeply")
+    return UsageError(f"this is no JSON Schema: {said[:300]}")
 
 
 def _validator_for(schema: Any, draft: str, formats: bool) -> Any:
@@ -217,10 +246,29 @@ def _validator_for(schema: Any, draft: str, formats: bool) -> Any:
             validate_formats=formats,
             formats=NEWER_FORMATS,
             offline=True,
-            pattern_options=LIMITED,
+            pattern_options=jsonschema_rs.RegexOptions(size_limit=LARGE),
         )
-    except (ValueError, jsonschema_rs.ReferencingError):
-        return None
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        if "regex" in str(error) or "Resource" in str(error):  # of a part that nothing refers to
+            return None
+        raise _no_schema(error) from None
+
+
+def _has_lone_surrogate(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _depth(text: str) -> int:
+    """Return how deep brackets are nested, those in strings included."""
+    depth = deepest = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _may_be(node: Node, kind: str) -> bool:
@@ -240,7 +288,11 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _said(error: Any) -> str:
+def _why_not(validator: Any, value: Any, size: int) -> str:
+    """Return the validator's reason, which it makes of all branches: of a short document only."""
+    if size > MAX_EXPLAINED:
+        return "$: it does not meet the JSON Schema"
+    error = next(validator.iter_errors(value))
     path = "$"
     for step in error.instance_path:
         path = path_of(path, step)

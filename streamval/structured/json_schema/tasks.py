@@ -11,6 +11,9 @@ from streamval.structured.json_events import path_of
 from streamval.structured.json_schema.nodes import Group, Node, Switch, Verdict
 from streamval.structured.json_schema.scalar import Reason, nearest
 
+SHOWN = 16
+"""Branches among whose reasons the nearest is looked for."""
+
 
 class Judge(Protocol):
     """Takes note of failures."""
@@ -53,8 +56,8 @@ class Branch(Asker):
         """Count the branch as lost."""
         self.left -= 1
         self.whys.append(why)
-        if self.left == 0:
-            judge.fail(self.task, partial(str, nearest(self.whys)))
+        if self.left == 0:  # those that failed last came farthest
+            judge.fail(self.task, partial(str, nearest(self.whys[-SHOWN:])))
 
 
 class WhenThere(Asker):
@@ -89,8 +92,11 @@ class Noted(Asker):
         """Note a verdict; one item too many that matches `contains` fails the task."""
         self.answers[self.at] = verdict, why
         assert self.task is not None
-        most = self.task.node.most if self.answers is self.task.contained else None
-        if verdict and most is not None and count(self.answers, wanted=True) > most:
+        if not verdict or self.answers is not self.task.contained:
+            return
+        self.task.matched += 1
+        most = self.task.node.most
+        if most is not None and self.task.matched > most:
             judge.fail(self.task, lambda: f"{why()}: more than {most} items match `contains`")
 
 
@@ -109,6 +115,7 @@ class Task:
     why: Reason = str
     verdict: Any = None
     asked = False
+    matched = 0  # items that match `contains`
     same: tuple[Task, ...] = ()
     groups: tuple[list[Task], ...] = ()
     ones: tuple[list[Task], ...] = ()
@@ -155,6 +162,7 @@ class Open:
         self.duplicate = False
         self.seen: set[str] = set()  # items, where they must be unique
         self._alive: list[Task] = []
+        self.questions = 0  # that an event may ask: of tasks and patterns
 
     @property
     def kind(self) -> str:
@@ -169,8 +177,12 @@ class Open:
         """Add the task of a node."""
         self.tasks[id(task.node)] = task
         self._alive.append(task)
+        self.questions += 1 + len(task.node.patterns)
 
     def alive(self) -> list[Task]:
         """Return the tasks that have not failed."""
-        self._alive = [task for task in self._alive if not task.failed]
-        return self._alive
+        alive = [task for task in self._alive if not task.failed]
+        if len(alive) < len(self._alive):
+            self._alive = alive
+            self.questions = sum(1 + len(task.node.patterns) for task in alive)
+        return alive

@@ -3,7 +3,7 @@
 import pytest
 
 from streamval.structured.json_schema.compiler import Compiler
-from streamval.structured.json_schema.cost import may_take_long
+from streamval.structured.json_schema.cost import branching
 from streamval.structured.json_schema.schema import JSONSchema
 
 BRANCH = {"type": "array", "items": {"$ref": "#"}}
@@ -33,9 +33,10 @@ TWICE["$defs"]["d40"] = {"type": "integer"}
     ],
 )
 def test_what_multiplies_takes_long(schema, is_long):
-    assert may_take_long(Compiler(schema).root) == is_long
+    assert (branching(Compiler(schema).root) > 1) == is_long
 
 
+@pytest.mark.timeout(120)
 def test_a_large_schema_is_looked_through_in_linear_time():
     """By its time limit: references lead through 10,000 parts, which a walk from each part would walk again."""
     refs = [{"$ref": f"#/$defs/d{n}"} for n in range(10_000)]
@@ -44,6 +45,6 @@ def test_a_large_schema_is_looked_through_in_linear_time():
         "$defs": {**chain, "d9999": {}},
         "properties": {f"k{n}": ref for n, ref in enumerate(refs)},
     }
-    assert not may_take_long(Compiler(schema).root)
+    assert branching(Compiler(schema).root) == 1
     assert JSONSchema(schema).complaint('{"k5": [1]}') is None
-    assert may_take_long(Compiler({**schema, "anyOf": refs}).root)
+    assert branching(Compiler({**schema, "anyOf": refs}).root) > 1

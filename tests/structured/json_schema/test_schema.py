@@ -206,6 +206,93 @@ def test_a_schema_is_one_of_two_kinds():
     assert JSONSchema({"title": "City"}).name == "City"
 
 
+def fed(schema, text, size=1):
+    """The complaint of a watch, or whether the text is complete and valid."""
+    watch = JSONSchema(schema).watch()
+    for at in range(0, len(text), size):
+        if (why := watch.feed(text[at : at + size])) is not None:
+            return why
+    return watch.complete
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *({keyword: wrong} for keyword in ("properties", "dependencies", "patternProperties") for wrong in ([], 5)),
+        *({keyword: "q"} for keyword in ("minItems", "minLength", "minimum", "maxProperties")),
+        *(5, [], None, "a", {"properties": {"n": 5}}, {"$id": 5}, {"maxLength": 1e400}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_reference_leads_to_is_a_schema_wherever_it_stands(part):
+    """These were an AttributeError, a TypeError in the midst of a document, or taken for `{}`."""
+    with pytest.raises(UsageError, match=r"no schema|no JSON Schema"):
+        JSONSchema({"$ref": "#/x", "x": part})
+
+
+def circles(reference, **root):
+    branch = {"type": "array", "items": reference}
+    return {**root, "anyOf": [branch, {**branch, "minItems": 1}, {"type": "integer"}]}
+
+
+LEVELS = {"l24": {"type": "string"}, "m24": {"type": "string"}}
+for _n in range(24):
+    _next = [{"$ref": f"#/$defs/{name}{_n + 1}"} for name in "lm"]
+    LEVELS |= {f"l{_n}": {"anyOf": _next}, f"m{_n}": {"anyOf": _next}}
+MUTUAL = {
+    "a": {"anyOf": [{"$ref": "#/$defs/b"}, {"type": "string"}]},
+    "b": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "said"),
+    [
+        (circles({"$recursiveRef": "#"}, **{"$schema": "https://json-schema.org/draft/2019-09/schema"}), "[" * 24 + '""' + "]" * 24, "too much work"),
+        (circles({"$dynamicRef": "#n"}, **{"$dynamicAnchor": "n"}), "[" * 24 + '""' + "]" * 24, "too much work"),
+        ({"items": {"$ref": "#/$defs/a"}, "$defs": MUTUAL}, '["abc"]', True),
+        ({"items": {"$ref": "#/$defs/l0"}, "$defs": LEVELS}, '["ab"]', True),
+        ({"type": "array"}, "[" + " " * 200_000 + "1]", True),
+        ({"contains": {}, "maxContains": 10**6}, "[" + "1," * 60_000 + "1]", True),
+        ({"anyOf": [{"required": [f"x{n}"]} for n in range(1000)]}, '{"a":1,"a":1,"b":"' + "x" * 30_000 + '"}', "does not meet"),
+        ({"pattern": "(?=.*[0-9])(?=.*[A-Z])z"}, '"' + "a" * 60_000 + '"', False),
+        ({"type": "object"}, '{"n":' + "1" * 5_000 + "}", "a number has thousands of digits"),
+        ({"type": "object"}, '\u00a0{"a":1}', "text stands before it"),
+        ({"type": "object"}, '{"a":1}\u00a0', "text stands behind"),
+        ({"type": "object"}, ' \n{"a":1}\t', True),
+        ({"type": "array"}, '["\\ud800"]', "half of a character"),
+        ({"uniqueItems": True}, '["\\ud83d\\ude00", "\\ud83d\\ude01"]', True),
+        ({"properties": {"n": {"const": 10**25}}}, '{"n":1e25}', True),
+        ({"properties": {"n": {"const": 1e25}}}, '{"n":10000000000000000000000000}', True),
+        ({"not": {"const": [1], "unevaluatedItems": False}}, "[1]", True),
+        ({"$ref": "urn:x", "$defs": {"x": {"$id": "urn:x", "$schema": "http://json-schema.org/draft-07/schema#", "prefixItems": [False]}}}, "[1]", True),
+        ({"properties": {"a": {"$schema": "http://json-schema.org/draft-07/schema#", "type": "null"}}}, '{"a":1', "not of type null"),
+        ({"$schema": "https://json-schema.org/draft/2019-09/schema", "$ref": "https://json-schema.org/draft/2019-09/schema"}, '{"$defs": {"a": {"type": "null"}}}', True),
+        ({"allOf": [{"unevaluatedItems": True}], **circles({"$ref": "#"}), "unevaluatedProperties": False}, '{"a": 1}', "not of type"),
+    ],
+)  # fmt: skip
+@pytest.mark.timeout(60)
+def test_what_an_attacker_found(schema, text, said):
+    """Gigabytes, seconds for kilobytes, a RecursionError, and wrong verdicts: by its time limit, and by what it says."""
+    found = fed(schema, text)
+    assert found is said if isinstance(said, bool) else said in str(found)
+
+
+@pytest.mark.timeout(120)
+def test_what_stops_the_validator_or_fills_the_memory_is_refused():
+    chain = {f"l{n}": {"$ref": f"#/$defs/l{n + 1}"} for n in range(60_000)} | {"l60000": {}}
+    for schema, said in (
+        ({"items": {"$ref": "#/$defs/l0"}, "$defs": chain}, "more than 100 others"),
+        ({"allOf": [{"minimum": n} for n in range(130_000)]}, "more than 100,000 parts"),
+        ({"allOf": [{"pattern": f"\\S{{200}}{n}"} for n in range(300)]}, "within 65,536 bytes"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=said):
+            JSONSchema(schema)
+    anchors = {f"a{n}": {"$anchor": f"a{n}", "type": "integer"} for n in range(4_000)}
+    schema = {"$defs": anchors, "properties": {name: {"$ref": f"#{name}"} for name in anchors}}
+    assert JSONSchema(schema).complaint('{"a1": "x"}') is not None
+
+
 SAMPLE = Path(__file__).parents[2] / "benchmarks" / "jsonschemabench_sample.jsonl"
 
 
