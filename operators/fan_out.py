@@ -76,7 +76,9 @@ def fan_out(
         ) -> DisposableBase:
             with scope() as current:
                 callbacks = FanCallbacks(
-                    observer.on_error, observer.on_completed, on_verdict=observer.on_next
+                    observer.on_error,
+                    lambda _: observer.on_completed(),
+                    on_verdict=observer.on_next,
                 )
                 fan = Fan(judging, current, callbacks)
                 upstream = subscribe_in(current, fan, source, scheduler)

@@ -202,6 +202,18 @@ class Subscription:
             self._end.cancel()
         await self._scope.aclose()
 
+    def end(self, error: BaseException | None = None) -> None:
+        """End it as if the observable had completed, or failed with `error`, and unsubscribe."""
+        self.dispose()
+        if error is None:
+            self._completed()
+        else:
+            self._failed(error)
+
+    def inside(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Return a function that runs in the scope of this subscription: to push items from outside."""
+        return self._scope.inside(call)
+
     @property
     def ended(self) -> bool:
         """Whether the observable has completed or failed."""

@@ -18,6 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
+import reactivex
 from aiostream import Stream, stream
 from reactivex import Observable
 
@@ -403,6 +404,14 @@ def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
         raise UsageError(
             f"{name} must be a list of operators (functions from observable to observable)"
         )
+    for position, operator in enumerate(given):
+        made = operator(reactivex.never())
+        if not isinstance(made, Observable):
+            called = getattr(operator, "__name__", type(operator).__name__).strip("_")
+            hint = f"call it: ops.{called}(…)" if callable(made) else "return an observable"
+            raise UsageError(
+                f"{name}[{position}] ({called}) made {type(made).__name__} of an observable; {hint}"
+            )
     return tuple(given)
 
 

@@ -43,7 +43,7 @@ class FanCallbacks(NamedTuple):
 
     Attributes:
         failed: Called with the exception of the source, a validator or an observer.
-        ended: Called once the source has ended and all verdicts are there.
+        ended: Called once the source has ended and all verdicts are there, with whether a chunk has failed.
         on_verdict: Called with each verdict as it comes.
         on_check: Called with each check, in chunk order, up to the first that failed.
         cancel_source: Called at the first failed verdict, even while lanes still judge earlier
@@ -51,7 +51,7 @@ class FanCallbacks(NamedTuple):
     """
 
     failed: Callable[[Any], None]
-    ended: Callable[[], None]
+    ended: Callable[[bool], None]
     on_verdict: Callable[[Verdict], None] | None = None
     on_check: Callable[[Check], None] | None = None
     cancel_source: Callable[[], None] | None = None
@@ -64,6 +64,10 @@ class Fan:
         options: The requirements, and the options of judging.
         scope: Owns the tasks.
         callbacks: Where to report.
+
+    Attributes:
+        lanes: One a requirement.
+        clones: The requirements of the lanes.
     """
 
     def __init__(self, options: FanOptions, scope: Scope, callbacks: FanCallbacks) -> None:
@@ -73,11 +77,13 @@ class Fan:
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
         self._loop = running_loop()
         self.lanes = [Lane(n, one, options) for n, one in enumerate(options.requirements)]
+        self.clones = tuple(lane.requirement for lane in self.lanes)
         if options.on_start is not None:
-            options.on_start(tuple(lane.requirement for lane in self.lanes))
+            options.on_start(self.clones)
         self._plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
         self._slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
-        self._rows = Rows([UNKNOWN if lane.silent else None for lane in self.lanes])
+        blank = [UNKNOWN if lane.silent else None for lane in self.lanes]
+        self._rows = Rows(blank, self.clones)
         # Validators run outside our scope: what they subscribe to is not ours to close.
         self._context = copy_context()
         self._context.run(leave_scope)
@@ -162,7 +168,7 @@ class Fan:
             on_verdict(Verdict(-1, row.chunk, UNKNOWN, 0, row.position))
         for lane in self.lanes:
             if lane.silent:
-                on_verdict(row.verdict(lane.position))
+                on_verdict(row.verdict(lane.position, lane.requirement))
 
     def _ask_plain(self, row: Row) -> None:
         """Ask plain functions, one after another."""
@@ -259,7 +265,8 @@ class Fan:
         if settles or on_verdict is not None:
             with self._scope.current():  # validators run outside it
                 if on_verdict is not None:
-                    on_verdict(row.verdict(lane.position, self._loop.time() - asked_at))
+                    seconds = self._loop.time() - asked_at
+                    on_verdict(row.verdict(lane.position, lane.requirement, seconds))
                 if settles:
                     self._settle()
 
@@ -281,9 +288,10 @@ class Fan:
         if self._pausing:
             self._resume()
         if self._source_ended and not waiting and self._rows.limit != -1:
+            failed = self._rows.limit is not None
             self._rows.end()
             self._stop_at(-1)
-            self._callbacks.ended()
+            self._callbacks.ended(failed)
 
     def _stop_at(self, position: int) -> None:
         """Stop judging the row at `position` and later ones. Below 0, stop judging all rows."""

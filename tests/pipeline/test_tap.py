@@ -1,6 +1,5 @@
 """Tests of `streamval.pipeline.tap`."""
 
-import pytest
 import reactivex
 
 from streamval.pipeline.tap import tap
@@ -18,14 +17,6 @@ def test_each_item_is_looked_at_before_it_goes_on():
     assert seen == [1, 2]
 
 
-def test_what_follows_comes_after_the_last_item_and_is_looked_at_too():
-    seen = []
-    source = reactivex.of(1, 2).pipe(tap(seen.append, then=lambda: reactivex.of(sum(seen))))
-    assert taken(source) == [1, 2, 3, "end"]
-    assert seen == [1, 2, 3]
-
-
-def test_an_error_is_followed_by_nothing():
+def test_an_error_passes_through():
     error = OSError("gone")
-    source = reactivex.throw(error).pipe(tap(lambda _: None, then=lambda: pytest.fail("no")))
-    assert taken(source) == [error]
+    assert taken(reactivex.throw(error).pipe(tap(print))) == [error]
