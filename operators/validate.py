@@ -81,11 +81,11 @@ def validate(
             upstream, whole = SerialDisposable(), SerialDisposable()
             judge_whole, on_check = _start_final(final, judging, observer.on_next)
 
-            def ended(failed: bool) -> None:
-                if failed or judge_whole is None:
+            def ended(clones: tuple[Requirement, ...] | None) -> None:
+                if clones is None or judge_whole is None:
                     observer.on_completed()
                 else:
-                    work = partial(judge_whole, fan.clones)
+                    work = partial(judge_whole, clones)
                     whole.disposable = bridge.from_coroutine(work).subscribe(observer)
 
             with scope() as current:

@@ -186,6 +186,7 @@ class Subscription:
                 on_loop(self._completed),
                 scheduler=loop_scheduler(),
             )
+        del self._observable, self._on_next  # they may refer to this object: a reference cycle
         return self
 
     def dispose(self) -> None:

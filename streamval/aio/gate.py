@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Gate:
@@ -20,11 +21,12 @@ class Gate:
         (True, True)
     """
 
-    __slots__ = ("_pauses", "_waiters", "busy")
+    __slots__ = ("_behind", "_pauses", "_waiters", "busy")
 
     def __init__(self) -> None:
         self.busy = False
         self._pauses = 0
+        self._behind: list[Gate] = []
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
@@ -36,6 +38,9 @@ class Gate:
         """Stop readers before their next item."""
         self._pauses += 1
         self.busy = True
+        if self._pauses == 1:
+            for gate in self._behind:
+                gate.pause()
 
     def resume(self) -> None:
         """Undo one `pause`. The last `resume` wakes the readers."""
@@ -45,6 +50,23 @@ class Gate:
                 if not waiter.done():
                     waiter.set_result(None)
             self._waiters.clear()
+            for gate in self._behind:
+                gate.resume()
+
+    def also(self, behind: Gate) -> Callable[[], None]:
+        """Pause another gate as well whenever this one is paused. Return a function that ends that."""
+        if behind is self:
+            return lambda: None
+        self._behind.append(behind)
+        if self.paused:
+            behind.pause()
+
+        def end() -> None:
+            self._behind.remove(behind)
+            if self.paused:
+                behind.resume()
+
+        return end
 
     def yield_turn(self) -> None:
         """Let every ready task run once before the next item is read.

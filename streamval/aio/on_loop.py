@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from datetime import datetime, timedelta
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.scheduler.eventloop import AsyncIOScheduler
+
+from streamval.errors import UsageError
+
+is_awaited: ContextVar[bool] = ContextVar("streamval_is_awaited", default=False)
+"""Whether an observable is being subscribed to by ``await``, which waits for its end."""
 
 T = TypeVar("T")
 
@@ -66,6 +73,26 @@ class OnLoop(Observable[T]):
         self, observer: ObserverBase[T], scheduler: SchedulerBase | None = None
     ) -> DisposableBase:
         return super()._subscribe_core(observer, scheduler or loop_scheduler())
+
+    def subscribe(self, on_next: Any = None, *more: Any, **named: Any) -> DisposableBase:
+        """Subscribe, as to any observable.
+
+        Raises:
+            UsageError: If `on_next` is a coroutine function: an observable does not await it.
+        """
+        if iscoroutinefunction(on_next) or iscoroutinefunction(getattr(on_next, "on_next", None)):
+            raise UsageError(
+                "on_next is a coroutine function, which an observable does not await; use "
+                "run.subscribe(…), or `async for item in bridge.iterate(observable)`"
+            )
+        return super().subscribe(on_next, *more, **named)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        token = is_awaited.set(True)
+        try:
+            return super().__await__()
+        finally:
+            is_awaited.reset(token)
 
     def pipe(self, *operators: Callable[[Any], Any]) -> Any:
         """Compose operators, each of which is on the loop."""

@@ -59,11 +59,7 @@ class Attempts:
         self._emitter = emitter
         self._gate = gate
         self._subscription: Subscription | None = None
-        self._operators = (
-            ChunkOperators(settings.chunk_operators, self._deliver, gate, self._end_attempt)
-            if settings.chunk_operators
-            else None
-        )
+        self._operators: ChunkOperators | None = None
 
     def cancel(self) -> None:
         """Stop reading and delivering."""
@@ -86,17 +82,22 @@ class Attempts:
         Raises:
             BaseException: Any exception of a backend, chunker, validator or operator.
         """
-        if self._operators is None:
+        chosen = self._settings.chunk_operators
+        if not chosen:
             return await self._until_valid()
-        async with self._operators as operators:
-            try:
-                success = await self._until_valid()
-            except Exception as error:  # they may handle it
-                await operators.finish(error)
-                return False
-            if not self.cancelled:
-                await operators.finish()
-            return success
+        operators = ChunkOperators(chosen, self._deliver, self._gate, self._end_attempt)
+        try:
+            async with operators as self._operators:
+                try:
+                    success = await self._until_valid()
+                except Exception as error:  # they may handle it
+                    await operators.finish(error)
+                    return False
+                if not self.cancelled:
+                    await operators.finish()
+                return success
+        finally:
+            self._operators = None  # it refers to this object: a reference cycle
 
     async def _until_valid(self) -> bool:
         retry, backend = self._settings.retry, self._settings.backend

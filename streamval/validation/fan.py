@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
 from streamval.aio.tasks import running_loop, start_eagerly
 from streamval.errors import ValidatorError
+from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
 from streamval.types.results import UNKNOWN, PartialValidationResult
 from streamval.validation.lane import Judgement, Lane, Outcome
@@ -43,7 +44,8 @@ class FanCallbacks(NamedTuple):
 
     Attributes:
         failed: Called with the exception of the source, a validator or an observer.
-        ended: Called once the source has ended and all verdicts are there, with whether a chunk has failed.
+        ended: Called once the source has ended and all verdicts are there, with the clones that
+            have judged them; with `None` if a chunk has failed.
         on_verdict: Called with each verdict as it comes.
         on_check: Called with each check, in chunk order, up to the first that failed.
         cancel_source: Called at the first failed verdict, even while lanes still judge earlier
@@ -51,7 +53,7 @@ class FanCallbacks(NamedTuple):
     """
 
     failed: Callable[[Any], None]
-    ended: Callable[[bool], None]
+    ended: Callable[[tuple[Requirement, ...] | None], None]
     on_verdict: Callable[[Verdict], None] | None = None
     on_check: Callable[[Check], None] | None = None
     cancel_source: Callable[[], None] | None = None
@@ -64,10 +66,6 @@ class Fan:
         options: The requirements, and the options of judging.
         scope: Owns the tasks.
         callbacks: Where to report.
-
-    Attributes:
-        lanes: One a requirement.
-        clones: The requirements of the lanes.
     """
 
     def __init__(self, options: FanOptions, scope: Scope, callbacks: FanCallbacks) -> None:
@@ -77,13 +75,13 @@ class Fan:
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
         self._loop = running_loop()
         self.lanes = [Lane(n, one, options) for n, one in enumerate(options.requirements)]
-        self.clones = tuple(lane.requirement for lane in self.lanes)
+        self._clones = tuple(lane.requirement for lane in self.lanes)
         if options.on_start is not None:
-            options.on_start(self.clones)
+            options.on_start(self._clones)
         self._plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
         self._slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
         blank = [UNKNOWN if lane.silent else None for lane in self.lanes]
-        self._rows = Rows(blank, self.clones)
+        self._rows = Rows(blank, self._clones)
         # Validators run outside our scope: what they subscribe to is not ours to close.
         self._context = copy_context()
         self._context.run(leave_scope)
@@ -291,7 +289,7 @@ class Fan:
             failed = self._rows.limit is not None
             self._rows.end()
             self._stop_at(-1)
-            self._callbacks.ended(failed)
+            self._callbacks.ended(None if failed else self._clones)
 
     def _stop_at(self, position: int) -> None:
         """Stop judging the row at `position` and later ones. Below 0, stop judging all rows."""

@@ -283,3 +283,31 @@ async def test_cancelled_while_it_begins():
     with pytest.raises(asyncio.CancelledError):
         await beginning
     assert backend.opened == backend.closed
+
+
+def sixty():
+    """Sixty deltas, one a turn of the loop."""
+    return Spoken(*[part for n in range(60) for part in (f"This is {n}. ", 0)])
+
+
+@pytest.mark.parametrize("how", ["left", "dropped", "dropped while events are read"])
+async def test_left_or_dropped_it_closes_its_backend(how):
+    backend = sixty()
+
+    async def read_two():
+        result = await sv.stream_with_chunking("go", backend, sv.types.SimpleContext())
+        items = result.events() if "events" in how else result.astream()
+        if how == "left":
+            async with result:
+                await anext(items)
+                await anext(items)
+            assert backend.closed == 1
+        else:
+            await anext(items)
+            del result
+            await anext(items)  # what is being read is not dropped yet
+
+    await read_two()
+    while not backend.closed:
+        await asyncio.sleep(0)
+    assert backend.said < 30
