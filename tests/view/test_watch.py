@@ -117,7 +117,7 @@ async def test_it_says_what_was_asked_and_how_long_it_waits_for_the_model(browse
         run.subscribe(watch)
         page = await opened(browser, watch.url, [])
         driving = asyncio.ensure_future(finished(run))
-        assert await page.locator("#run .prompt").inner_text() == "How <b>is</b> it?"
+        await page.locator("#run .prompt", has_text="How <b>is</b> it?").wait_for()
         counted = re.compile(r"attempt 1 · waiting for the model, ([2-9]|\d\d+) s")
         await page.get_by_text(counted).wait_for()
         await page.locator("#times", has_text="attempt 1 · running").wait_for()
