@@ -9,7 +9,7 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
 from typing_extensions import Unpack
 
-from streamval.aio.on_loop import OnLoop
+from streamval.aio.on_loop import OnLoop, called_on_loop
 from streamval.aio.scope import Scope, scope
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.chunks import Chunk
@@ -94,12 +94,12 @@ def subscribe_in(
 ) -> DisposableBase:
     """Subscribe lanes to their source.
 
-    A chunk may be pushed from any context. The scope is entered again, so that observers downstream
-    run in the scope of this subscription.
+    A chunk may be pushed from any context, and any thread. The scope is entered again, so that observers
+    downstream run in the scope of this subscription.
     """
     return source.subscribe(
-        current.inside(fan.on_chunk),
-        fan.on_error,
-        current.inside(fan.on_completed),
+        called_on_loop(current.inside(fan.on_chunk)),
+        called_on_loop(fan.on_error),
+        called_on_loop(current.inside(fan.on_completed)),
         scheduler=scheduler,
     )

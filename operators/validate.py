@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -14,6 +15,7 @@ from typing_extensions import Unpack
 from streamval import bridge
 from streamval.aio.on_loop import OnLoop
 from streamval.aio.scope import scope
+from streamval.aio.tasks import loop_or_none
 from streamval.operators.fan_out import subscribe_in
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.chunks import Chunk
@@ -83,6 +85,9 @@ def validate(
 
             def ended(clones: tuple[Requirement, ...] | None) -> None:
                 if clones is None or judge_whole is None:
+                    observer.on_completed()
+                elif loop_or_none() is None:  # a program without a loop waits
+                    observer.on_next(asyncio.run(judge_whole(clones)))
                     observer.on_completed()
                 else:
                     work = partial(judge_whole, clones)

@@ -21,7 +21,7 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-from streamval.pipeline.final_check import REFUSED
+from streamval.validation.final_check import REFUSED
 from streamval.types.results import TriState
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ is the only place where the two touch:
 
 - `from_async_iterable` reads an async iterator in a task and pushes its items to an observer.
   `from_coroutine` does the same with the value that a coroutine returns.
-- `Subscription` and `iterate` subscribe to an observable and let a coroutine wait for it.
+- `Subscription`, `to_stream` and `iterate` subscribe to an observable and let a coroutine wait for it.
+- `as_async_iterable` accepts either where an async iterable is wanted.
 
 Each subscription has a `Scope`, which owns the tasks that it started, so that the subscriber can
 wait until each of them has ended. The tasks share a `Gate`: while something downstream has paused
@@ -18,18 +19,18 @@ turned into an error. Everything runs on the event loop of the subscriber, time 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
-from threading import get_ident
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
-from aiostream import operator, streamcontext
+from aiostream import Stream, operator
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import BUFFER, Inbox
-from streamval.aio.on_loop import OnLoop, loop_scheduler
+from streamval.aio.on_loop import OnLoop, called_on_loop, loop_scheduler
 from streamval.aio.pump import Pump, Receiver, cancelled_from_inside
 from streamval.aio.scope import Scope, scope
 from streamval.aio.tasks import report
@@ -51,7 +52,7 @@ def from_async_iterable(
     subscribe through `Subscription` or `iterate`.
 
     Args:
-        source: Makes the iterable, anew for each subscription.
+        source: Makes the iterable, anew for each subscription; it may be a `Stream` of aiostream, or an observable.
         read: Converts each item before it is pushed; `None` drops the item. Costs a third of a `map`
             and a `filter`, which matters once a token.
         stall_timeout: Seconds without an item before the observable fails. Time during which
@@ -78,11 +79,29 @@ def from_async_iterable(
     ) -> DisposableBase:
         receiver = Receiver(observer.on_next, observer.on_error, observer.on_completed)
         with scope() as current:
-            pump = Pump(source, read, receiver, current, stall_timeout, on_closed)
+            opened = partial(_opened, source)
+            pump = Pump(opened, read, receiver, current, stall_timeout, on_closed)
             pump.start()
         return Disposable(pump.stop)
 
     return OnLoop(subscribe)
+
+
+def _opened(source: Callable[[], AsyncIterable[Any]]) -> AsyncIterable[Any]:
+    return as_async_iterable(source())
+
+
+def as_async_iterable(source: Any) -> Any:
+    """Return an observable or a `Stream` of aiostream as an async iterator; anything else as it is."""
+    if isinstance(source, Observable):
+        return iterate(source)
+    return _items_of(source) if isinstance(source, Stream) else source
+
+
+async def _items_of(stream: Stream[T]) -> AsyncIterator[T]:
+    async with stream.stream() as items:  # which warns where it is iterated without this
+        async for item in items:
+            yield item
 
 
 def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
@@ -165,25 +184,12 @@ class Subscription:
         self._disposable: DisposableBase | None = None
 
     async def __aenter__(self) -> Subscription:
-        loop, home = asyncio.get_running_loop(), get_ident()
-        self._end: asyncio.Future[None] = loop.create_future()
-
-        def on_loop(call: Callable[..., None]) -> Callable[..., None]:
-            """Make calls from other threads on the loop, and wake it."""
-
-            def called(*items: Any) -> None:
-                if get_ident() == home:
-                    call(*items)
-                else:
-                    loop.call_soon_threadsafe(call, *items)
-
-            return called
-
+        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._scope.current():
             self._disposable = self._observable.subscribe(
-                on_loop(self._on_next),
-                on_loop(self._failed),
-                on_loop(self._completed),
+                called_on_loop(self._on_next),
+                called_on_loop(self._failed),
+                called_on_loop(self._completed),
                 scheduler=loop_scheduler(),
             )
         del self._observable, self._on_next  # they may refer to this object: a reference cycle
@@ -248,14 +254,15 @@ class Subscription:
             self._end.set_exception(error)
 
 
-async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
-    """Yield the items of an observable, one at a time.
+@operator
+async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
+    """Yield an observable as an aiostream `Stream`: each iteration subscribes anew.
 
-    At most `buffer` items wait. Then the sources behind the observable are paused. Closing the
-    iterator (as `async with to_stream(...).stream()` does) closes them before it returns.
+    At most `buffer` items wait. Then the sources behind the observable are paused. Leaving
+    ``async with to_stream(…).stream()`` closes them before it returns.
 
     Args:
-        observable: The observable, which is subscribed to once.
+        observable: What to subscribe to.
         buffer: Items that may wait before the sources are paused.
 
     Yields:
@@ -273,17 +280,7 @@ async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIt
         await subscription.completed()
 
 
-@operator
-async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
-    """Yield an observable as an aiostream `Stream`: each iteration subscribes anew.
-
-    Args:
-        observable: What to subscribe to.
-        buffer: Items that may wait before the sources are paused.
-
-    Yields:
-        The items, in order.
-    """
-    async with streamcontext(iterate(observable, buffer=buffer)) as items:
-        async for item in items:
-            yield item
+def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncGenerator[T]:
+    """Return an async generator of the items of an observable; see `to_stream`, whose inside it is."""
+    items: AsyncGenerator[T] = to_stream.raw(observable, buffer=buffer)
+    return items

@@ -7,12 +7,14 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
+from threading import get_ident
 from typing import Any, TypeVar
 
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
+from streamval.aio.tasks import loop_or_none
 from streamval.errors import UsageError
 
 is_awaited: ContextVar[bool] = ContextVar("streamval_is_awaited", default=False)
@@ -36,10 +38,26 @@ class LoopScheduler(AsyncIOScheduler):
 
 def loop_scheduler() -> SchedulerBase | None:
     """Return a scheduler of the running event loop; `None` where none is running."""
-    try:
-        return LoopScheduler(asyncio.get_running_loop())
-    except RuntimeError:
-        return None
+    loop = loop_or_none()
+    return None if loop is None else LoopScheduler(loop)
+
+
+def called_on_loop(call: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that calls `call` on the loop that runs here, from whichever thread it is called.
+
+    A call from another thread wakes the loop. Where no loop is running, `call` is returned as it is.
+    """
+    loop, home = loop_or_none(), get_ident()
+    if loop is None:
+        return call
+
+    def called(*items: Any) -> None:
+        if get_ident() == home:
+            call(*items)
+        else:
+            loop.call_soon_threadsafe(call, *items)
+
+    return called
 
 
 class OnLoop(Observable[T]):

@@ -18,7 +18,7 @@ from streamval import bridge
 from streamval.aio.gate import Gate
 from streamval.aio.on_loop import OnLoop, is_awaited
 from streamval.aio.scope import scope
-from streamval.aio.tasks import report
+from streamval.aio.tasks import loop_or_none, report
 from streamval.backends.base import GenerationRequest
 from streamval.backends.secrets import without_secrets
 from streamval.chunkers.chunking import describe_chunking
@@ -259,7 +259,7 @@ class Run(Generic[T]):
         def subscribe(
             observer: ObserverBase[Event], scheduler: SchedulerBase | None
         ) -> DisposableBase:
-            subscription = self.events.subscribe(observer)
+            subscription = self._subscribe_observer(observer, scheduler)
             self._started()
             return subscription
 
@@ -296,7 +296,7 @@ class Run(Generic[T]):
             not, as the run waits for its subscribers.
         """
         loop = None if self._task is None else self._task.get_loop()
-        if loop is None or loop is _running_loop():
+        if loop is None or loop is loop_or_none():
             self._request_cancel()
         else:
             with suppress(RuntimeError):  # the loop is closed, and so the run is over
@@ -438,10 +438,3 @@ class Run(Generic[T]):
             )
         except BaseException as error:  # of a subscriber, and not an Exception
             self._error = self._error or error
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

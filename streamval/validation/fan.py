@@ -23,13 +23,14 @@ What to watch for when you change this file:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
-from streamval.aio.tasks import running_loop, start_eagerly
+from streamval.aio.tasks import loop_or_none, running_loop, start_eagerly
 from streamval.errors import ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
@@ -73,13 +74,16 @@ class Fan:
         self._scope = scope
         self._callbacks = callbacks
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
-        self._loop = running_loop()
+        self._loop = loop_or_none()
+        self._time = time.monotonic if self._loop is None else self._loop.time
         self.lanes = [Lane(n, one, options) for n, one in enumerate(options.requirements)]
         self._clones = tuple(lane.requirement for lane in self.lanes)
         if options.on_start is not None:
             options.on_start(self._clones)
         self._plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
         self._slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
+        if self._slow and self._loop is None:  # functions need none
+            running_loop()  # says so
         blank = [UNKNOWN if lane.silent else None for lane in self.lanes]
         self._rows = Rows(blank, self._clones)
         # Validators run outside our scope: what they subscribe to is not ours to close.
@@ -174,7 +178,7 @@ class Fan:
         for lane in self._plain:
             if rows.limit is not None and rows.is_over(row):
                 return
-            asked_at = 0.0 if quiet else self._loop.time()
+            asked_at = 0.0 if quiet else self._time()
             outcome = lane.judge(row)
             if type(outcome) is PartialValidationResult and quiet and outcome.success != "fail":
                 row.add(lane.position, outcome)  # the short way of `_on_outcome`
@@ -204,7 +208,7 @@ class Fan:
         """
         while lanes and not self._rows.is_over(row):
             work = self._serve(row, lanes, started)
-            task = start_eagerly(work, self._loop, self._context.copy())
+            task = start_eagerly(work, self._loop or running_loop(), self._context.copy())
             if not task.done():
                 self._scope.adopt(task)
             started = None
@@ -226,7 +230,7 @@ class Fan:
                 todo: Row | None = row
                 while todo is not None:
                     self._working[me] = todo
-                    asked_at = 0.0 if self._callbacks.on_verdict is None else self._loop.time()
+                    asked_at = 0.0 if self._callbacks.on_verdict is None else self._time()
                     outcome, started = started or lane.judge(todo), None
                     if isinstance(outcome, Judgement):
                         outcome = await lane.finish(outcome)
@@ -263,7 +267,7 @@ class Fan:
         if settles or on_verdict is not None:
             with self._scope.current():  # validators run outside it
                 if on_verdict is not None:
-                    seconds = self._loop.time() - asked_at
+                    seconds = self._time() - asked_at
                     on_verdict(row.verdict(lane.position, lane.requirement, seconds))
                 if settles:
                     self._settle()
@@ -296,7 +300,7 @@ class Fan:
         for lane in self._slow:
             lane.stop_at(position)
         if self._working:
-            me = asyncio.current_task(self._loop)
+            me = asyncio.current_task()
             for task, row in list(self._working.items()):
                 if row.position >= position and task is not me:
                     self._scope.cancel(task)

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 
 import pytest
 import reactivex
@@ -184,3 +185,61 @@ async def test_retry_catch_and_materialize_work_on_a_failure():
 def test_what_a_failure_does_is_one_of_two():
     with pytest.raises(UsageError, match="on_fail must be 'complete' or 'error'"):
         release(on_fail="raise")
+
+
+def test_without_a_loop_functions_judge_and_the_program_waits_for_the_final_validation():
+    calm = sv.stream_check(lambda text: not text.endswith("!"), "stay calm")
+
+    class Short(sv.Requirement):
+        async def validate(self, backend, ctx, **_):
+            await asyncio.sleep(0)
+            return sv.ValidationResult(len(ctx.last_output().value) < 12, reason="too long")
+
+    seen = []
+
+    def judge(text, *judges):
+        seen.clear()
+        reactivex.of(text).pipe(chunk(), validate(judges), release(on_fail="error")).subscribe(
+            lambda found: seen.append(found.text),
+            lambda error: seen.append(str(error)),
+            lambda: seen.append("end"),
+        )
+        return seen
+
+    assert judge("One. Two! Three.", calm) == ["One.", "stay calm"]
+    assert judge("One. Two.", calm, sv.no_personal_data(), Short("short")) == [
+        "One.",
+        "Two.",
+        "end",
+    ]
+    assert judge("One. Two. Three.", Short("short"))[-1] == "short: too long"
+    (said,) = judge("One.", Judge())
+    assert said.startswith("there is no running event loop")
+
+
+async def test_what_a_thread_pushes_is_judged_on_the_loop():
+    home, asked = threading.current_thread(), []
+
+    async def slow(text):
+        asked.append(threading.current_thread() is home)
+        await asyncio.sleep(0)
+        return "pass"
+
+    def plain(text):
+        asked.append(threading.current_thread() is home)
+        return "pass"
+
+    source = reactivex.Subject()
+    chain = source.pipe(chunk("word"), validate([Judge(slow), PlainJudge(plain)]), release())
+    seen, ended = [], asyncio.Event()
+    chain.subscribe(lambda found: seen.append(found.text), on_completed=ended.set)
+
+    def push():
+        for n in range(50):
+            source.on_next(f"word{n} ")
+        source.on_completed()
+
+    await asyncio.gather(ended.wait(), asyncio.to_thread(push))
+    assert seen == [f"word{n}" for n in range(50)]
+    assert len(asked) == 100
+    assert all(asked)
