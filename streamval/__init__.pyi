@@ -35,6 +35,7 @@ from .events import StartedEvent as StartedEvent
 from .events import StreamingDoneEvent as StreamingDoneEvent
 from .events import TokenEvent as TokenEvent
 from .events import VerdictEvent as VerdictEvent
+from .pipeline.instrument import instrument as instrument
 from .pipeline.pipeline import Pipeline as Pipeline
 from .pipeline.repair import Repair as Repair
 from .pipeline.run import Run as Run

@@ -10,7 +10,8 @@ plain objects that never call back; this module joins them, and emits the events
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from reactivex import Observable
 
@@ -27,13 +28,13 @@ from streamval.events import (
 )
 from streamval.operators.chunk import chunk
 from streamval.operators.release import release
+from streamval.operators.stateful import stateful
 from streamval.operators.validate import validate
 from streamval.pipeline.delivered import Delivered
 from streamval.pipeline.delta_reader import DeltaReader
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.seam import mend_seam
 from streamval.pipeline.settings import Settings
-from streamval.pipeline.tap import tap
 from streamval.pipeline.written import Written, recorded
 from streamval.requirements.base import Requirement
 from streamval.requirements.schema import MatchesSchema
@@ -44,6 +45,8 @@ from streamval.types.results import Failure, ValidationResult
 from streamval.validation.checkpoints import Checkpoints
 from streamval.validation.final_check import final_check
 from streamval.validation.verdicts import Check, Verdict
+
+T = TypeVar("T")
 
 
 class Attempt:
@@ -227,3 +230,19 @@ class Attempt:
         if check.results:  # none of a refusal, which was not judged
             self.validations = check.results
             self._emit(FullValidationEvent, passed=not check.failures, results=check.results)
+
+
+def tap(look: Callable[[T], None]) -> Callable[[Observable[T]], Observable[T]]:
+    """Return an operator that calls `look` with each item before it passes the item on, as `ops.do_action`.
+
+    That one costs more, which a token would feel.
+    """
+
+    def start(emit: Callable[[T], None]) -> Callable[[T], None]:
+        def on_next(item: T) -> None:
+            look(item)
+            emit(item)
+
+        return on_next
+
+    return stateful(start)

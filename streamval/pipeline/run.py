@@ -26,6 +26,7 @@ from streamval.errors import RunError
 from streamval.events import ChunkEvent, CompletedEvent, ErrorEvent, Event, StartedEvent
 from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
+from streamval.pipeline.instrument import instruments
 from streamval.pipeline.one_loop import OneLoop
 from streamval.pipeline.settings import Settings
 from streamval.pipeline.subscribers import Cancellation, Overflow, Sink, Subscribers
@@ -323,6 +324,8 @@ class Run(Generic[T]):
         loop = asyncio.get_running_loop()
         if self._task is None:
             self._loop.enter(loop)
+            for instrument in instruments():
+                self._subscribers.add(instrument, instrument.overflow)
             self._task = loop.create_task(self._main())
             self._task.add_done_callback(self._left)
         elif self._task.get_loop() is not loop:

@@ -62,12 +62,7 @@ class Subscribers:
 
     def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
         """Subscribe a sink. Return a function that unsubscribes it."""
-        if not callable(sink):
-            raise UsageError(
-                f"a subscriber is a function of an event, sync or async, not {type(sink).__name__}"
-            )
-        if overflow not in ("hold", "drop"):
-            raise UsageError(f"overflow must be 'hold' or 'drop', not {overflow!r}")
+        check_sink(sink, overflow)
         subscriber = _Subscriber(sink, overflow, self)
         self._sinks += (subscriber,)
         self.listening = True
@@ -137,6 +132,20 @@ class Subscribers:
             self._scope = Scope(self._gate)
         mail: Inbox[Event] = Inbox(self._gate, drop=drop)
         return mail, self._scope.spawn(work(mail))
+
+
+def check_sink(sink: object, overflow: object) -> None:
+    """Check the arguments of a subscription.
+
+    Raises:
+        UsageError: If one of them cannot work.
+    """
+    if not callable(sink):
+        raise UsageError(
+            f"a subscriber is a function of an event, sync or async, not {type(sink).__name__}"
+        )
+    if overflow not in ("hold", "drop"):
+        raise UsageError(f"overflow must be 'hold' or 'drop', not {overflow!r}")
 
 
 def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
