@@ -6,6 +6,7 @@ from . import operators as operators
 from . import requirements as requirements
 from . import session as session
 from . import sinks as sinks
+from . import testing as testing
 from . import types as types
 from . import validation as validation
 from . import view as view

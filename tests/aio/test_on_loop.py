@@ -12,7 +12,7 @@ import streamval as sv
 from streamval import bridge
 from streamval.aio.on_loop import OnLoop, loop_scheduler, on_loop
 from streamval.operators import chunk, release, validate
-from tests.support.virtual_time import run_virtually
+from streamval.testing import run_virtually
 
 TIMED = {
     "buffer_with_time": lambda: ops.buffer_with_time(0.1),

@@ -12,8 +12,8 @@ import streamval as sv
 from streamval import bridge
 from streamval.errors import RequirementsNotMetError, UsageError
 from streamval.operators import cancel_on_fail, chunk, fan_out, merge_tri_state, release, validate
+from streamval.testing import run_virtually
 from tests.support.sources import Judge, PlainJudge, Spoken
-from tests.support.virtual_time import run_virtually
 
 WORDS = ["All", "is", "well.", "Anna", "anna@example.com", "rude!", "4111 1111 1111 1111", "\n\n", "7", "é", "\ud83d"]  # fmt: skip
 

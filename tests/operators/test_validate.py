@@ -12,10 +12,10 @@ import streamval as sv
 from streamval import bridge
 from streamval.errors import UsageError
 from streamval.operators import cancel_on_fail, chunk, fan_out, merge_tri_state, release, validate
+from streamval.testing import run_virtually
 from streamval.validation import Check
 from streamval.validation.release import ReleaseOrder
 from tests.support.sources import Judge, PlainJudge, Spoken
-from tests.support.virtual_time import run_virtually
 
 STATES = st.sampled_from(["pass", "pass", "pass", "pass", "unknown", "fail"])
 

@@ -9,8 +9,8 @@ from reactivex import operators as ops
 
 import streamval as sv
 from streamval.pipeline.attempt import tap
+from streamval.testing import run_virtually
 from tests.support.sources import Judge, PlainJudge, Spoken, fails_on, types, watch
-from tests.support.virtual_time import run_virtually
 
 
 async def test_a_failed_tail_begins_again_and_is_no_success_by_silence():
@@ -102,7 +102,7 @@ async def test_the_full_text_of_every_event_is_what_was_delivered():
 class Asked(Spoken):
     """As a judge it says yes; it remembers whom it was asked as."""
 
-    def deltas_of(self, request):
+    def script_of(self, request):
         return ["yes"] if "Requirement:" in request.messages[0].content else ["All is well."]
 
 

@@ -11,8 +11,8 @@ import streamval as sv
 from streamval import bridge
 from streamval.errors import DeltaTypeError, UsageError
 from streamval.operators import stateful
+from streamval.testing import run_virtually
 from tests.support.sources import Judge, Spoken, types, watch
-from tests.support.virtual_time import run_virtually
 
 
 def numbered(as_string=True):

@@ -7,10 +7,10 @@ import pytest
 
 import streamval as sv
 from streamval.errors import UsageError, ValidatorError
+from streamval.testing import run_virtually
 from tests.support.openai_server import openai_server
 from tests.support.requirements import Answers
 from tests.support.sources import Spoken
-from tests.support.virtual_time import run_virtually
 
 
 async def test_a_streaming_judge_is_asked_about_the_chunks_that_matter():

@@ -247,7 +247,7 @@ async def test_the_thunk_knows_its_generation():
     _, result = await started("One. ", end)
     await result.acomplete()
     known = result.as_thunk.generation
-    assert (known.model, known.finish_reason, known.cancelled) == ("spoken", "length", False)
+    assert (known.model, known.finish_reason, known.cancelled) == ("faulty", "length", False)
     assert known.usage == sv.types.Usage(7, 3, source="backend")
 
 

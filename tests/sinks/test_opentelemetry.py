@@ -78,7 +78,7 @@ async def test_a_span_a_run_an_attempt_and_a_judgement():
     for attempt in (first, second):
         assert attempt.parent.span_id == run.context.span_id
         assert attempt.kind is trace.SpanKind.CLIENT
-        assert attempt.attributes["gen_ai.request.model"] == "spoken"
+        assert attempt.attributes["gen_ai.request.model"] == "faulty"
         assert attempt.attributes["gen_ai.operation.name"] == "chat"
         assert attempt.attributes["gen_ai.response.time_to_first_chunk"] >= 0
     assert [judge.attributes["gen_ai.evaluation.score.label"] for judge in spans["judge"]] == [

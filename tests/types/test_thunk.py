@@ -28,7 +28,7 @@ async def test_metadata():
     thunk = await thunk_of(Spoken(sv.Delta("One.", usage), sv.Delta("", None, "stop")))
     await thunk.avalue()
     known = thunk.generation
-    assert (known.model, known.usage, known.finish_reason) == ("spoken", usage, "stop")
+    assert (known.model, known.usage, known.finish_reason) == ("faulty", usage, "stop")
     assert (known.deltas, known.cancelled) == (1, False)
 
 

@@ -15,9 +15,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import streamval as sv
 from streamval.errors import RunError
+from streamval.testing import run_virtually
 from streamval.view.patch import patched
 from tests.support.sources import PlainJudge, Spoken, fails_on
-from tests.support.virtual_time import run_virtually
 
 
 class Page:
