@@ -88,7 +88,8 @@ def from_async_iterable(
 
 
 def _opened(source: Callable[[], AsyncIterable[Any]]) -> AsyncIterable[Any]:
-    return as_async_iterable(source())
+    opened: AsyncIterable[Any] = as_async_iterable(source())
+    return opened
 
 
 def as_async_iterable(source: Any) -> Any:
@@ -255,7 +256,7 @@ class Subscription:
 
 
 @operator
-async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
+async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncGenerator[T]:
     """Yield an observable as an aiostream `Stream`: each iteration subscribes anew.
 
     At most `buffer` items wait. Then the sources behind the observable are paused. Leaving
@@ -282,5 +283,5 @@ async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> Async
 
 def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncGenerator[T]:
     """Return an async generator of the items of an observable; see `to_stream`, whose inside it is."""
-    items: AsyncGenerator[T] = to_stream.raw(observable, buffer=buffer)
-    return items
+    items: Any = to_stream.raw(observable, buffer=buffer)
+    return items  # type: ignore[no-any-return]

@@ -85,7 +85,7 @@ class OnLoop(Observable[T]):
     def __init__(
         self, subscribe: Callable[[ObserverBase[T], SchedulerBase | None], DisposableBase]
     ) -> None:
-        super().__init__(subscribe)  # type: ignore[arg-type]  its parameters have no names
+        super().__init__(subscribe)
 
     def _subscribe_core(
         self, observer: ObserverBase[T], scheduler: SchedulerBase | None = None

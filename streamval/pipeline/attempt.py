@@ -227,9 +227,10 @@ class Attempt:
         return await final_check(self._clones, judge, whole, known)
 
     def _on_final(self, check: Check) -> None:
-        if check.results:  # none of a refusal, which was not judged
-            self.validations = check.results
-            self._emit(FullValidationEvent, passed=not check.failures, results=check.results)
+        results = tuple(one for one in check.results if isinstance(one, ValidationResult))
+        if results:  # none of a refusal, which was not judged
+            self.validations = results
+            self._emit(FullValidationEvent, passed=not check.failures, results=results)
 
 
 def tap(look: Callable[[T], None]) -> Callable[[Observable[T]], Observable[T]]:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from reactivex import Subject
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
@@ -85,7 +85,7 @@ class ChunkOperators:
         if self._subscription.ended:
             self._ended(self._subscription)
 
-    async def finish(self, error: BaseException | None = None) -> None:
+    async def finish(self, error: Exception | None = None) -> None:
         """End the operators' source, with an error if there is one, and wait until they have ended.
 
         Raises:
@@ -144,12 +144,12 @@ class ChunkOperators:
         self._last = first or self._last
         while self._is_inside and self._waiting:
             self._last = self._waiting.popleft()
-        last = self._last
+        last, text = self._last, cast("Any", item)  # a chunk of sound has bytes
         if last is None:
-            return Chunk(item, 0, 0, 0)  # type: ignore[arg-type]  sound has bytes
+            return Chunk(text, 0, 0, 0)
         if first is None:
-            return replace(last, text=item, start=last.end, separator=last.text[:0])
-        return replace(last, text=item, start=first.start, separator=first.separator)
+            return replace(last, text=text, start=last.end, separator=last.text[:0])
+        return replace(last, text=text, start=first.start, separator=first.separator)
 
     def _ended(self, subscription: Subscription) -> None:
         if subscription is self._subscription:  # and not one before a restart

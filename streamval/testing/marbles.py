@@ -58,7 +58,7 @@ def from_marbles(
         >>> run_virtually(to_marbles(source))[0]
         '-----b-(c,|)'
     """
-    named = {} if values is None else dict(values)
+    named: dict[str | float, Any] = dict(values.items()) if values else {}
     scheduler, script = VirtualTimeScheduler(), list[tuple[float, Notification[Any]]]()
     reactivex.from_marbles(
         diagram, timespan=1.0, lookup=named, error=error, scheduler=scheduler

@@ -23,7 +23,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self, tick: float = 0.0) -> None:
         super().__init__()
         self._now = 0.0
-        selector: Any = self._selector  # type: ignore[attr-defined]  as of any selector loop
+        selector: Any = getattr(self, "_selector")  # noqa: B009  typeshed does not know it
         select = selector.select
 
         def jump(timeout: float | None = None) -> Any:

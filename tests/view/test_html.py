@@ -70,7 +70,9 @@ def test_a_chunk_with_its_verdicts():
     made = check._repr_html_()
     for said in ("chunk 3, 10 to 14", "lane 0", "fail: &lt;script", "cut off"):
         assert said in made
-    assert "the whole output" in sv.validation.Check(None, "pass")._repr_html_()
+    whole = sv.validation.Check(None, "fail", (sv.ValidationResult(False, reason="<b>no"),))
+    assert "the whole output" in whole._repr_html_()
+    assert "fail: &lt;b&gt;no" in whole._repr_html_()
     assert "lane 1" in sv.validation.Verdict(1, CHUNK, fail)._repr_html_()
     assert EVIL not in made + CHUNK._repr_html_()
 
