@@ -177,6 +177,11 @@ class Run(Generic[T]):
         return self._prompt
 
     @property
+    def request(self) -> GenerationRequest:
+        """The request of the current attempt."""
+        return self._attempts.request
+
+    @property
     def state(self) -> Literal["not started", "running", "over"]:
         """Whether the run has started, and ended."""
         if self._completed:

@@ -83,10 +83,7 @@ async def stream_with_chunking(
     before = ctx
     if isinstance(action, ModelOutputThunk):
         if action.is_computed():
-            raise UsageError(
-                "the output is computed already, so there is no stream to judge; use validate() "
-                "on it, or a backend that streams"
-            )
+            raise _computed()
     else:
         for turn in as_messages(action):
             ctx = ctx.add(turn)
@@ -291,6 +288,13 @@ class _Kept:
         self.events.close()
 
 
+def _computed() -> UsageError:
+    return UsageError(
+        "the output is computed already, so there is no stream to judge; use validate() on it, or a "
+        "backend that streams"
+    )
+
+
 class _Speaking(Backend):
     """A backend that yields an output which is being generated; closing it cancels that output.
 
@@ -299,7 +303,7 @@ class _Speaking(Backend):
         speak: Makes the output when it is needed.
 
     Attributes:
-        asked: Set when the output is needed.
+        asked: Set when there is an output that is being generated.
     """
 
     def __init__(self, model: str, speak: Callable[[], Awaitable[ModelOutputThunk]]) -> None:
@@ -314,8 +318,10 @@ class _Speaking(Backend):
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Yield the output's stream, which has one consumer."""
-        self.asked.set()
         self._thunk = thunk = await self._speak()
+        if thunk.is_computed():
+            raise _computed()
+        self.asked.set()
         known = thunk.generation
         async with streamcontext(thunk.astream()) as deltas:
             async for text in deltas:

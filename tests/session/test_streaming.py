@@ -311,3 +311,17 @@ async def test_left_or_dropped_it_closes_its_backend(how):
     while not backend.closed:
         await asyncio.sleep(0)
     assert backend.said < 30
+
+
+async def test_an_output_that_a_backend_had_computed_before_is_refused_at_the_call():
+    class Cached(sv.Backend):
+        model = "cached"
+
+        async def stream(self, request):
+            yield "never"
+
+        async def generate_from_context(self, action, ctx, **_):
+            return sv.types.ModelOutputThunk("From the cache."), ctx
+
+    with pytest.raises(UsageError, match="computed already"):
+        await sv.stream_with_chunking("go", Cached(), sv.types.SimpleContext())
