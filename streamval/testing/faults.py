@@ -10,8 +10,11 @@ from streamval.backends.base import Backend, GenerationRequest
 from streamval.errors import StreamBrokenError
 from streamval.types.deltas import Delta
 
-STALL, CUT = object(), object()
-"""Commands of a script: wait until the reader goes, and break off without a finish reason."""
+STALL = object()
+"""In a script: wait until the stream is closed."""
+
+CUT = object()
+"""In a script: break off without a finish reason."""
 
 
 class FaultyBackend(Backend):
