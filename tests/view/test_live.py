@@ -100,7 +100,7 @@ async def test_a_run_that_breaks_off_leaves_a_picture_that_says_so():
         await run
     assert "OSError: &lt;b&gt;gone&lt;/b&gt;" in live.picture()
     assert "<script" not in live.picture()
-    assert repr(live) == "<LiveRun of 'spoken': error>"
+    assert repr(live) == "<LiveRun of 'faulty': error>"
 
 
 def test_a_program_that_has_not_installed_it_is_told_what_to_do():
