@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+import reactivex
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
@@ -86,12 +87,13 @@ def validate(
             def ended(clones: tuple[Requirement, ...] | None) -> None:
                 if clones is None or judge_whole is None:
                     observer.on_completed()
-                elif loop_or_none() is None:  # a program without a loop waits
-                    observer.on_next(asyncio.run(judge_whole(clones)))
-                    observer.on_completed()
+                    return
+                work = partial(judge_whole, clones)
+                if loop_or_none() is None:  # a program without a loop waits
+                    judged = reactivex.from_callable(lambda: asyncio.run(work()))
                 else:
-                    work = partial(judge_whole, clones)
-                    whole.disposable = bridge.from_coroutine(work).subscribe(observer)
+                    judged = bridge.from_coroutine(work)
+                whole.disposable = judged.subscribe(observer)
 
             with scope() as current:
                 callbacks = FanCallbacks(

@@ -213,6 +213,7 @@ def test_without_a_loop_functions_judge_and_the_program_waits_for_the_final_vali
         "end",
     ]
     assert judge("One. Two. Three.", Short("short"))[-1] == "short: too long"
+    assert judge("One.", PlainJudge(whole=Boom("whole")))[-1] == "whole"
     (said,) = judge("One.", Judge())
     assert said.startswith("there is no running event loop")
 
