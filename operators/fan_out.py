@@ -9,7 +9,7 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
 from typing_extensions import Unpack
 
-from streamval.aio.on_loop import OnLoop, called_on_loop
+from streamval.aio.on_loop import Crossing, OnLoop
 from streamval.aio.scope import Scope, scope
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.chunks import Chunk
@@ -82,7 +82,8 @@ def fan_out(
                 )
                 fan = Fan(judging, current, callbacks)
                 upstream = subscribe_in(current, fan, source, scheduler)
-            return CompositeDisposable(upstream, Disposable(fan.stop))
+            stop = Crossing(fan.on_error).over(fan.stop)
+            return CompositeDisposable(upstream, Disposable(stop))
 
         return OnLoop(subscribe)
 
@@ -97,9 +98,10 @@ def subscribe_in(
     A chunk may be pushed from any context, and any thread. The scope is entered again, so that observers
     downstream run in the scope of this subscription.
     """
+    crossing = Crossing(fan.on_error)
     return source.subscribe(
-        called_on_loop(current.inside(fan.on_chunk)),
-        called_on_loop(fan.on_error),
-        called_on_loop(current.inside(fan.on_completed)),
+        crossing.over(current.inside(fan.on_chunk)),
+        crossing.over(fan.on_error),
+        crossing.over(current.inside(fan.on_completed)),
         scheduler=scheduler,
     )

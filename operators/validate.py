@@ -14,7 +14,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 from typing_extensions import Unpack
 
 from streamval import bridge
-from streamval.aio.on_loop import OnLoop
+from streamval.aio.on_loop import Crossing, OnLoop
 from streamval.aio.scope import scope
 from streamval.aio.tasks import loop_or_none
 from streamval.operators.fan_out import subscribe_in
@@ -105,7 +105,8 @@ def validate(
                 )
                 fan = Fan(judging, current, callbacks)
                 upstream.disposable = subscribe_in(current, fan, source, scheduler)
-            return CompositeDisposable(upstream, Disposable(fan.stop), whole)
+            stop = Crossing(fan.on_error).over(fan.stop)
+            return CompositeDisposable(upstream, Disposable(stop), whole)
 
         return OnLoop(subscribe)
 

@@ -7,6 +7,7 @@ is the only place where the two touch:
   `from_coroutine` does the same with the value that a coroutine returns.
 - `Subscription`, `to_stream` and `iterate` subscribe to an observable and let a coroutine wait for it.
 - `as_async_iterable` accepts either where an async iterable is wanted.
+- `on_loop` puts an observable of reactivex on the running loop, with all that is piped behind it.
 
 Each subscription has a `Scope`, which owns the tasks that it started, so that the subscriber can
 wait until each of them has ended. The tasks share a `Gate`: while something downstream has paused
@@ -30,10 +31,20 @@ from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import BUFFER, Inbox
-from streamval.aio.on_loop import OnLoop, called_on_loop, loop_scheduler
+from streamval.aio.on_loop import Crossing, OnLoop, loop_scheduler, on_loop
 from streamval.aio.pump import Pump, Receiver, cancelled_from_inside
 from streamval.aio.scope import Scope, scope
 from streamval.aio.tasks import report
+
+__all__ = [
+    "Subscription",
+    "as_async_iterable",
+    "from_async_iterable",
+    "from_coroutine",
+    "iterate",
+    "on_loop",
+    "to_stream",
+]
 
 T = TypeVar("T")
 
@@ -82,7 +93,7 @@ def from_async_iterable(
             opened = partial(_opened, source)
             pump = Pump(opened, read, receiver, current, stall_timeout, on_closed)
             pump.start()
-        return Disposable(pump.stop)
+        return Disposable(Crossing(current.crashed).over(pump.stop))
 
     return OnLoop(subscribe)
 
@@ -147,7 +158,7 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
 
         with scope() as current:
             task = current.spawn(run())
-        return Disposable(lambda: current.cancel(task))
+        return Disposable(Crossing(current.crashed).over(lambda: current.cancel(task)))
 
     return OnLoop(subscribe)
 
@@ -186,11 +197,12 @@ class Subscription:
 
     async def __aenter__(self) -> Subscription:
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._crossing = crossing = Crossing(self.end)
         with self._scope.current():
             self._disposable = self._observable.subscribe(
-                called_on_loop(self._on_next),
-                called_on_loop(self._failed),
-                called_on_loop(self._completed),
+                crossing.over(self._on_next),
+                crossing.over(self._failed),
+                crossing.over(self._completed),
                 scheduler=loop_scheduler(),
             )
         del self._observable, self._on_next  # they may refer to this object: a reference cycle
@@ -201,6 +213,8 @@ class Subscription:
         if self._disposable is not None:
             self._disposable.dispose()
             self._disposable = None
+            self._crossing.close()
+            del self._crossing  # it refers to this object: a reference cycle
 
     async def __aexit__(self, *_: object) -> None:
         self.dispose()

@@ -3,37 +3,100 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Generator
-from contextvars import ContextVar
+from contextlib import suppress
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
-from threading import get_ident
+from threading import get_ident, local
 from typing import Any, TypeVar
 
 from reactivex import Observable
+from reactivex import operators as ops
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
+from reactivex.scheduler import CurrentThreadScheduler
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from streamval.aio.tasks import loop_or_none
 from streamval.errors import UsageError
 
-is_awaited: ContextVar[bool] = ContextVar("streamval_is_awaited", default=False)
-"""Whether an observable is being subscribed to by ``await``, which waits for its end."""
-
 T = TypeVar("T")
 
 
+class _Awaited(local):
+    """Of each thread, as an observable is subscribed to at once."""
+
+    now = False
+
+
+_awaited = _Awaited()
+
+
+def is_awaited() -> bool:
+    """Return whether an observable is being subscribed to by ``await``, which waits for its end."""
+    return _awaited.now
+
+
 class LoopScheduler(AsyncIOScheduler):
-    """A scheduler whose clock is the loop's, like its timers. That of `AsyncIOScheduler` is the wall's."""
+    """A scheduler whose timers and clock are the loop's. The clock of `AsyncIOScheduler` is the wall's.
+
+    What is due at once runs at once, as in Rx: `ops.start_with` subscribes to its source before ``subscribe`` returns,
+    and so loses nothing of a hot one. Timers may be set and cancelled from any thread, and wake the loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
+        self._home = get_ident()
         self._began = super().now - timedelta(seconds=loop.time())
 
     @property
     def now(self) -> datetime:
         """The time of the loop, from the wall's clock when this was made."""
         return self._began + timedelta(seconds=self._loop.time())
+
+    def schedule(self, action: Any, state: Any = None) -> DisposableBase:
+        """Run an action now, behind what is running."""
+
+        def run(_: SchedulerBase, state: Any = None) -> DisposableBase | None:
+            return self.invoke_action(action, state)
+
+        return CurrentThreadScheduler.singleton().schedule(run, state)
+
+    def schedule_relative(self, duetime: Any, action: Any, state: Any = None) -> DisposableBase:
+        """Run an action after some time, and for 0 seconds in the next turn of the loop."""
+        seconds, done = self.to_seconds(duetime), SingleAssignmentDisposable()
+        timer: asyncio.Handle | None = None
+
+        def fire() -> None:
+            done.disposable = self.invoke_action(action, state)
+
+        def start() -> None:
+            nonlocal timer
+            if not done.is_disposed:
+                loop = self._loop
+                timer = loop.call_later(seconds, fire) if seconds > 0 else loop.call_soon(fire)
+
+        def cancel() -> None:
+            if timer is not None:
+                timer.cancel()
+
+        self._at_home(start)
+        return CompositeDisposable(done, Disposable(lambda: self._at_home(cancel)))
+
+    def _at_home(self, call: Callable[[], None]) -> None:
+        if get_ident() == self._home:
+            call()
+        else:
+            call_threadsafe(self._loop, call)
+
+
+def call_threadsafe(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., None], *items: Any
+) -> None:
+    """Call back on a loop, from any thread. A loop that is closed has nothing left to be told."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *items)
 
 
 def loop_scheduler() -> SchedulerBase | None:
@@ -42,22 +105,46 @@ def loop_scheduler() -> SchedulerBase | None:
     return None if loop is None else LoopScheduler(loop)
 
 
-def called_on_loop(call: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that calls `call` on the loop that runs here, from whichever thread it is called.
+class Crossing:
+    """Makes calls on the loop that runs here, in their order, from whichever thread they come.
 
-    A call from another thread wakes the loop. Where no loop is running, `call` is returned as it is.
+    A call from another thread wakes the loop. Where no loop is running, a function is called as it is.
+
+    Args:
+        failed: Called with what a call that came from another thread raises.
     """
-    loop, home = loop_or_none(), get_ident()
-    if loop is None:
-        return call
 
-    def called(*items: Any) -> None:
-        if get_ident() == home:
-            call(*items)
-        else:
-            loop.call_soon_threadsafe(call, *items)
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._loop, self._home = loop_or_none(), get_ident()
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._failed = failed
 
-    return called
+    def over(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Return a function that makes the call on the loop."""
+        loop, home, waiting = self._loop, self._home, self._waiting
+        if loop is None:
+            return call
+
+        def called(*items: Any) -> None:
+            if not waiting and get_ident() == home:
+                call(*items)
+            else:  # behind what waits, also from home
+                waiting.append((call, items))
+                call_threadsafe(loop, self._next)
+
+        return called
+
+    def close(self) -> None:
+        """Drop the calls that wait."""
+        self._waiting.clear()
+
+    def _next(self) -> None:
+        if self._waiting:
+            call, items = self._waiting.popleft()
+            try:
+                call(*items)
+            except BaseException as error:
+                self._failed(error)
 
 
 class OnLoop(Observable[T]):
@@ -106,11 +193,15 @@ class OnLoop(Observable[T]):
         return super().subscribe(on_next, *more, **named)
 
     def __await__(self) -> Generator[Any, None, T]:
-        token = is_awaited.set(True)
+        _awaited.now = True
         try:
-            return super().__await__()
+            last = self.pipe(ops.to_future())
         finally:
-            is_awaited.reset(token)
+            _awaited.now = False
+        return last.__await__()  # type: ignore[no-any-return]
+
+    def __add__(self, other: Any) -> Any:
+        return on_loop(super().__add__(other))
 
     def pipe(self, *operators: Callable[[Any], Any]) -> Any:
         """Compose operators, each of which is on the loop."""

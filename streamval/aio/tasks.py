@@ -34,10 +34,15 @@ def running_loop() -> asyncio.AbstractEventLoop:
     """
     loop = loop_or_none()
     if loop is None:
-        raise RunError(
-            "there is no running event loop; subscribe inside one, as in asyncio.run(main())"
-        )
+        raise no_loop()
     return loop
+
+
+def no_loop() -> RunError:
+    """Return the error for work that needs an event loop."""
+    return RunError(
+        "there is no running event loop; subscribe inside one, as in asyncio.run(main())"
+    )
 
 
 def start_eagerly(

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self, cast
 
 from reactivex import Subject
@@ -55,7 +54,7 @@ class ChunkOperators:
 
     async def __aenter__(self) -> Self:
         self._source: Subject[Chunk] = Subject()
-        self._early: list[Callable[[], None]] | None = []
+        self._early: list[tuple[Any, ...]] | None = []
         self._waiting: deque[Chunk] = deque()
         self._last: Chunk | None = None
         self._is_inside = False
@@ -80,8 +79,7 @@ class ChunkOperators:
 
     def put(self, chunk: Chunk) -> None:
         """Hand a chunk to the operators."""
-        self._waiting.append(chunk)
-        self._push(partial(self._source.on_next, chunk))
+        self._push(self._source.on_next, chunk)
         if self._subscription.ended:
             self._ended(self._subscription)
 
@@ -92,7 +90,7 @@ class ChunkOperators:
             BaseException: The error that they end with.
         """
         source = self._source
-        self._push(source.on_completed if error is None else partial(source.on_error, error))
+        self._push(*((source.on_completed,) if error is None else (source.on_error, error)))
         await self._subscription.completed()
 
     def _subscribe(
@@ -101,25 +99,26 @@ class ChunkOperators:
         """Subscribe an operator to the source; the first one gets what came before it."""
         subscription = self._source.subscribe(observer, scheduler=scheduler)
         for push in self._let_go():
-            push()
+            self._push(*push)
         return subscription
 
-    def _let_go(self) -> list[Callable[[], None]]:
+    def _let_go(self) -> list[tuple[Any, ...]]:
         """Return what came early, and let the source go on if that held it back."""
         early, self._early = self._early or [], None
         if len(early) >= EARLY:
             self._gate.resume()
         return early
 
-    def _push(self, push: Callable[[], None]) -> None:
-        if self._early is not None:  # `ops.start_with`, say, subscribes a turn of the loop later
-            self._early.append(push)
+    def _push(self, push: Callable[..., None], *item: Any) -> None:
+        if self._early is not None:  # `ops.delay_subscription`, say, subscribes later
+            self._early.append((push, *item))
             if len(self._early) == EARLY:
                 self._gate.pause()
             return
+        self._waiting.extend(one for one in item if isinstance(one, Chunk))
         self._is_inside = True
         try:
-            self._subscription.inside(push)()
+            self._subscription.inside(push)(*item)
         finally:
             self._is_inside = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Generic, Literal, Self
 
@@ -18,7 +18,7 @@ from streamval import bridge
 from streamval.aio.gate import Gate
 from streamval.aio.on_loop import OnLoop, is_awaited
 from streamval.aio.scope import scope
-from streamval.aio.tasks import loop_or_none, report
+from streamval.aio.tasks import loop_or_none, report, running_loop
 from streamval.backends.base import GenerationRequest
 from streamval.backends.secrets import without_secrets
 from streamval.chunkers.chunking import describe_chunking
@@ -123,20 +123,23 @@ class Run(Generic[T]):
     def _subscribe_observer(
         self, observer: ObserverBase[Event], _: SchedulerBase | None
     ) -> DisposableBase:
-        if self._task is None and is_awaited.get():
-            raise RunError(
-                "the run has not begun, so its events would never come; call run.begin()"
-            )
+        if is_awaited():  # what may begin it in this turn has begun it by then
+            asyncio.get_running_loop().call_soon(self._refuse_to_wait, observer)
 
         def on_event(event: Event) -> None:
             observer.on_next(event)
             if isinstance(event, CompletedEvent):
                 self._end_observer(observer)
 
-        with scope() as current:  # a full buffer of theirs pauses the run
-            let_go = current.gate.also(self._gate)
+        with scope() as current:
             subscription = self.subscribe(current.inside(on_event))
+            let_go = current.gate.also(self._gate)  # a full buffer of theirs pauses the run
         return CompositeDisposable(subscription, Disposable(let_go))
+
+    def _refuse_to_wait(self, observer: ObserverBase[Event]) -> None:
+        if self._task is None:
+            message = "the run has not begun, so its events would never come; call run.begin()"
+            observer.on_error(RunError(message))
 
     def _end_observer(self, observer: ObserverBase[Event]) -> None:
         failure: Any = self._error
@@ -270,7 +273,8 @@ class Run(Generic[T]):
             return subscription
 
         try:
-            async with bridge.to_stream(OnLoop(subscribe)).stream() as events:
+            # The inside of `bridge.to_stream`: aiostream's `Stream` is a reference cycle, which would keep the run.
+            async with aclosing(bridge.iterate(OnLoop(subscribe))) as events:
                 async for event in events:
                     yield event
             await self._ended(self._started())
@@ -326,7 +330,7 @@ class Run(Generic[T]):
         await self.aclose()
 
     def _started(self) -> asyncio.Task[StreamResult[T] | None]:
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._task is None:
             self._loop.enter(loop)
             for instrument in instruments():

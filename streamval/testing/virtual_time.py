@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+QUIET = 30.0
+"""Real seconds in which another thread may wake a virtual loop that has nothing else to wait for."""
+
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Instead of waiting for a timer, moves the clock to it; and by a `tick` in each turn.
@@ -28,7 +31,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
         def jump(timeout: float | None = None) -> Any:
             self._now += max(timeout or 0.0, tick)
-            return select(0)
+            if timeout is not None:
+                return select(0)
+            found = select(QUIET)  # no timer is left: only another thread can go on
+            if not found:
+                raise RuntimeError("nothing is left to wait for: the coroutine would never end")
+            return found
 
         selector.select = jump
 

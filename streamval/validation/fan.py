@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
-from streamval.aio.tasks import loop_or_none, running_loop, start_eagerly
+from streamval.aio.tasks import loop_or_none, no_loop, start_eagerly
 from streamval.errors import ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
@@ -83,7 +83,7 @@ class Fan:
         self._plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
         self._slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
         if self._slow and self._loop is None:  # functions need none
-            running_loop()  # says so
+            raise no_loop()
         blank = [UNKNOWN if lane.silent else None for lane in self.lanes]
         self._rows = Rows(blank, self._clones)
         # Validators run outside our scope: what they subscribe to is not ours to close.
@@ -206,9 +206,14 @@ class Fan:
             lanes: The lanes, the next one last. The tasks remove them.
             started: The judgement of the next lane, if it has been started.
         """
+        if self._loop is None:
+            if started is not None:
+                started.close()
+            self.on_error(no_loop())
+            return
         while lanes and not self._rows.is_over(row):
             work = self._serve(row, lanes, started)
-            task = start_eagerly(work, self._loop or running_loop(), self._context.copy())
+            task = start_eagerly(work, self._loop, self._context.copy())
             if not task.done():
                 self._scope.adopt(task)
             started = None

@@ -151,3 +151,132 @@ def test_another_scheduler_may_be_given():
         return seen
 
     assert asyncio.run(main()) == [1]
+
+
+async def test_what_starts_a_run_of_its_own_can_be_awaited():
+    pipeline = sv.Pipeline(sv.ScriptedBackend("One."))
+    assert (await pipeline.observe("x")).type == "completed"
+
+    async def work():
+        run = pipeline.start("q")
+        run.events.subscribe(lambda event: None)
+        return (await run).text
+
+    assert await bridge.from_coroutine(work) == "One."
+
+
+@pytest.mark.parametrize(
+    "operators",
+    [[ops.start_with("S")], [ops.merge()], [ops.retry(2)], [ops.catch(reactivex.of("never"))]],
+    ids=["start_with", "merge", "retry", "catch"],
+)
+async def test_operators_subscribe_before_subscribe_returns_and_lose_nothing(operators):
+    run, seen = sv.Pipeline(sv.ScriptedBackend("One. Two.")).start("x"), []
+    run.events.pipe(*operators).subscribe(lambda e: seen.append(getattr(e, "type", e)))
+    assert (await run).success
+    assert [one for one in seen if one != "S"] == [
+        "started",
+        "chunk",
+        "chunk",
+        "streaming_done",
+        "completed",
+    ]
+
+
+def in_thread(call):
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+async def test_a_timer_that_another_thread_sets_wakes_the_loop():
+    """No other timer is there to wake it."""
+    source = reactivex.Subject()
+    items = bridge.iterate(source.pipe(ops.debounce(0.01), ops.delay(0.01)))
+    first = asyncio.ensure_future(anext(items))
+    await asyncio.sleep(0)
+    in_thread(lambda: source.on_next("late")).join()
+    assert await first == "late"
+    await items.aclose()
+
+
+async def test_calls_of_several_threads_keep_their_order():
+    source, seen = reactivex.Subject(), []
+    chain = source.pipe(chunk("word"), validate([]), release(), ops.map(lambda found: found.text))
+    chain.subscribe(seen.append, seen.append, lambda: seen.append("|"))
+    in_thread(lambda: [source.on_next("one "), source.on_next("two ")]).join()
+    source.on_next("three ")
+    source.on_completed()
+    while "|" not in seen:
+        await asyncio.sleep(0)
+    assert seen == ["one", "two", "three", "|"]
+
+
+async def test_after_a_subscription_is_left_nothing_comes_from_a_thread(reported):
+    source, seen = reactivex.Subject(), []
+    async with bridge.Subscription(source, seen.append):
+        in_thread(lambda: [source.on_next(1), source.on_error(OSError("late"))]).join()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (seen, reported) == ([], [])
+
+
+async def test_what_raises_downstream_of_a_thread_ends_the_stream():
+    source = reactivex.Subject()
+
+    def bad(_):
+        raise ValueError("downstream")
+
+    chain = source.pipe(chunk("word"), validate([]), release(), ops.do_action(bad))
+    found = asyncio.ensure_future(anext(bridge.iterate(chain)))
+    await asyncio.sleep(0)
+    in_thread(lambda: source.on_next("one two ")).join()
+    with pytest.raises(ValueError, match="downstream"):
+        await found
+
+
+async def test_disposed_by_another_thread_the_source_is_closed():
+    closed = asyncio.Event()
+
+    async def endless():
+        try:
+            yield 1
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    disposable = bridge.from_async_iterable(endless).subscribe(lambda _: None)
+    await asyncio.sleep(0)
+    in_thread(disposable.dispose).join()
+    await closed.wait()  # nothing else wakes the loop
+
+
+def test_awaited_time_operators_follow_the_clock_of_the_loop():
+    async def main():
+        spaced = Slow().observe("x").pipe(ops.throttle_first(0.3), ops.time_interval())
+        return [item.interval.total_seconds() for item in await spaced.pipe(ops.to_list())]
+
+    intervals, seconds = run_virtually(main())
+    assert intervals == pytest.approx([0.25, 0.5], abs=0.01)
+    assert seconds == pytest.approx(0.75)
+
+
+def test_streams_that_are_added_stay_on_the_loop():
+    async def main():
+        both = Slow().observe("x") + Slow().observe("y")
+        return await taken(both.pipe(ops.delay(1)))
+
+    (seen, threads), _ = run_virtually(main())
+    assert len(seen) == 6
+    assert threads == {threading.main_thread()}
+
+
+@pytest.mark.parametrize("made", [lambda a, b: reactivex.merge(a, b), lambda a, b: reactivex.defer(lambda _: a)])  # fmt: skip
+def test_what_reactivex_makes_is_put_on_the_loop(made):
+    async def main():
+        both = bridge.on_loop(made(Slow().observe("x"), Slow().observe("y")))
+        return await taken(both.pipe(ops.delay(1)))
+
+    (seen, threads), _ = run_virtually(main())
+    assert len(seen) in (3, 6)
+    assert threads == {threading.main_thread()}

@@ -187,6 +187,11 @@ def test_what_a_failure_does_is_one_of_two():
         release(on_fail="raise")
 
 
+async def later(text):
+    """Needs a loop."""
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'later' was never awaited")
 def test_without_a_loop_functions_judge_and_the_program_waits_for_the_final_validation():
     calm = sv.stream_check(lambda text: not text.endswith("!"), "stay calm")
 
@@ -214,6 +219,8 @@ def test_without_a_loop_functions_judge_and_the_program_waits_for_the_final_vali
     ]
     assert judge("One. Two. Three.", Short("short"))[-1] == "short: too long"
     assert judge("One.", PlainJudge(whole=Boom("whole")))[-1] == "whole"
+    (said,) = judge("One.", sv.stream_check(later, "later"))
+    assert said.startswith("there is no running event loop")
     (said,) = judge("One.", Judge())
     assert said.startswith("there is no running event loop")
 

@@ -1,6 +1,7 @@
 """Tests of `streamval.testing.virtual_time`."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -8,7 +9,7 @@ from reactivex import operators as ops
 
 import streamval as sv
 from streamval import bridge
-from streamval.testing import FaultyBackend, run_virtually
+from streamval.testing import FaultyBackend, run_virtually, virtual_time
 
 
 def test_hours_take_no_time_and_their_order_stays():
@@ -59,3 +60,21 @@ def test_what_it_raises_comes_out():
 
     with pytest.raises(LookupError, match="inside"):
         run_virtually(main())
+
+
+def test_a_coroutine_that_can_never_end_is_said_to_be_so(monkeypatch):
+    monkeypatch.setattr(virtual_time, "QUIET", 0.01)
+    with pytest.raises(RuntimeError, match="nothing is left to wait for"):
+        run_virtually(asyncio.Event().wait())
+
+
+def test_a_thread_is_waited_for():
+    gate = threading.Event()
+
+    async def main():
+        waiting = asyncio.ensure_future(asyncio.to_thread(gate.wait, 30))
+        await asyncio.sleep(5)
+        gate.set()
+        return await waiting
+
+    assert run_virtually(main()) == (True, 5)
