@@ -8,6 +8,7 @@ from reactivex import Observable, Subject
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, SerialDisposable
 
+from streamval.aio.on_loop import OnLoop
 from streamval.aio.scope import scope
 from streamval.types.chunks import Chunk
 from streamval.validation.verdicts import Verdict
@@ -74,6 +75,6 @@ def cancel_on_fail(
                 upstream.disposable = source.subscribe(chunks, scheduler=scheduler)
             return CompositeDisposable(upstream, verdicts)
 
-        return Observable(subscribe)
+        return OnLoop(subscribe)
 
     return operator

@@ -9,6 +9,7 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
 from typing_extensions import Unpack
 
+from streamval.aio.on_loop import Crossing, OnLoop
 from streamval.aio.scope import Scope, scope
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.chunks import Chunk
@@ -75,13 +76,16 @@ def fan_out(
         ) -> DisposableBase:
             with scope() as current:
                 callbacks = FanCallbacks(
-                    observer.on_error, observer.on_completed, on_verdict=observer.on_next
+                    observer.on_error,
+                    lambda _: observer.on_completed(),
+                    on_verdict=observer.on_next,
                 )
                 fan = Fan(judging, current, callbacks)
                 upstream = subscribe_in(current, fan, source, scheduler)
-            return CompositeDisposable(upstream, Disposable(fan.stop))
+            stop = Crossing(fan.on_error).over(fan.stop)
+            return CompositeDisposable(upstream, Disposable(stop))
 
-        return Observable(subscribe)
+        return OnLoop(subscribe)
 
     return operator
 
@@ -91,12 +95,13 @@ def subscribe_in(
 ) -> DisposableBase:
     """Subscribe lanes to their source.
 
-    A chunk may be pushed from any context. The scope is entered again, so that observers downstream
-    run in the scope of this subscription.
+    A chunk may be pushed from any context, and any thread. The scope is entered again, so that observers
+    downstream run in the scope of this subscription.
     """
+    crossing = Crossing(fan.on_error)
     return source.subscribe(
-        current.inside(fan.on_chunk),
-        fan.on_error,
-        current.inside(fan.on_completed),
+        crossing.over(current.inside(fan.on_chunk)),
+        crossing.over(fan.on_error),
+        crossing.over(current.inside(fan.on_completed)),
         scheduler=scheduler,
     )

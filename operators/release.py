@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from reactivex import Observable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
-from streamval.operators.stateful import stateful
+from streamval.aio.on_loop import OnLoop
+from streamval.errors import RequirementsNotMetError, UsageError
 from streamval.types.chunks import Chunk
 from streamval.validation.release import ReleaseOrder
 from streamval.validation.verdicts import Check
 
 
-def release() -> Callable[[Observable[Check]], Observable[Chunk]]:
+def release(
+    on_fail: Literal["complete", "error"] = "complete",
+) -> Callable[[Observable[Check]], Observable[Chunk]]:
     """Let chunks through that did not fail, in order, honouring `hold`.
 
     A requirement with `hold=True` keeps an unknown chunk, and all after it, until a later pass
     covers them or the final validation (a check whose chunk is `None`) passes. Chunks that are still held
     when the source completes are not released.
 
+    Args:
+        on_fail: What a failed check does: `"complete"` lets the observable complete as after a success;
+            `"error"` ends it with a `RequirementsNotMetError`, so that `ops.retry`, `ops.catch` and
+            `ops.materialize` work on it.
+
     Returns:
         An operator; errors and completion pass through.
+
+    Raises:
+        UsageError: If `on_fail` is neither.
 
     Example:
         >>> import reactivex
@@ -34,14 +47,25 @@ def release() -> Callable[[Observable[Check]], Observable[Chunk]]:
         One.
         Two.
     """
+    if on_fail not in ("complete", "error"):
+        raise UsageError(f"on_fail must be 'complete' or 'error', not {on_fail!r}")
 
-    def start(emit: Callable[[Chunk], None]) -> Callable[[Check], None]:
-        take = ReleaseOrder().check
+    def operator(source: Observable[Check]) -> Observable[Chunk]:
+        def subscribe(
+            observer: ObserverBase[Chunk], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            take, emit = ReleaseOrder().check, observer.on_next
 
-        def on_next(check: Check) -> None:
-            for chunk in take(check):
-                emit(chunk)
+            def on_next(check: Check) -> None:
+                for chunk in take(check):
+                    emit(chunk)
+                if check.success == "fail" and on_fail == "error":
+                    observer.on_error(RequirementsNotMetError(check.failures))
 
-        return on_next
+            return source.subscribe(
+                on_next, observer.on_error, observer.on_completed, scheduler=scheduler
+            )
 
-    return stateful(start)
+        return OnLoop(subscribe)
+
+    return operator

@@ -8,6 +8,7 @@ from typing import TypeVar
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
+from streamval.aio.on_loop import OnLoop
 from streamval.errors import UsageError
 
 A = TypeVar("A")
@@ -69,6 +70,6 @@ def stateful(
 
             return source.subscribe(on_next, observer.on_error, on_completed, scheduler=scheduler)
 
-        return Observable(subscribe)
+        return OnLoop(subscribe)
 
     return operator

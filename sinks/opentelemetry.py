@@ -21,8 +21,8 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-from streamval.pipeline.final_check import REFUSED
 from streamval.types.results import TriState
+from streamval.validation.final_check import REFUSED
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -6,6 +6,7 @@ from . import operators as operators
 from . import requirements as requirements
 from . import session as session
 from . import sinks as sinks
+from . import testing as testing
 from . import types as types
 from . import validation as validation
 from . import view as view
@@ -35,6 +36,7 @@ from .events import StartedEvent as StartedEvent
 from .events import StreamingDoneEvent as StreamingDoneEvent
 from .events import TokenEvent as TokenEvent
 from .events import VerdictEvent as VerdictEvent
+from .pipeline.instrument import instrument as instrument
 from .pipeline.pipeline import Pipeline as Pipeline
 from .pipeline.repair import Repair as Repair
 from .pipeline.run import Run as Run

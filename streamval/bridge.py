@@ -5,32 +5,46 @@ is the only place where the two touch:
 
 - `from_async_iterable` reads an async iterator in a task and pushes its items to an observer.
   `from_coroutine` does the same with the value that a coroutine returns.
-- `Subscription` and `iterate` subscribe to an observable and let a coroutine wait for it.
+- `Subscription`, `to_stream` and `iterate` subscribe to an observable and let a coroutine wait for it.
+- `as_async_iterable` accepts either where an async iterable is wanted.
+- `on_loop` puts an observable of reactivex on the running loop, with all that is piped behind it.
 
 Each subscription has a `Scope`, which owns the tasks that it started, so that the subscriber can
 wait until each of them has ended. The tasks share a `Gate`: while something downstream has paused
 it, the sources upstream are not read.
 
 Exceptions arrive as the same objects. A cancellation by the subscriber is never
-turned into an error. Everything runs on the event loop of the subscriber: no thread, no scheduler.
+turned into an error. Everything runs on the event loop of the subscriber, time operators too (`streamval.aio.on_loop`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
-from aiostream import operator, streamcontext
+from aiostream import Stream, operator
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import BUFFER, Inbox
+from streamval.aio.on_loop import Crossing, OnLoop, loop_scheduler, on_loop
 from streamval.aio.pump import Pump, Receiver, cancelled_from_inside
 from streamval.aio.scope import Scope, scope
 from streamval.aio.tasks import report
+
+__all__ = [
+    "Subscription",
+    "as_async_iterable",
+    "from_async_iterable",
+    "from_coroutine",
+    "iterate",
+    "on_loop",
+    "to_stream",
+]
 
 T = TypeVar("T")
 
@@ -49,7 +63,7 @@ def from_async_iterable(
     subscribe through `Subscription` or `iterate`.
 
     Args:
-        source: Makes the iterable, anew for each subscription.
+        source: Makes the iterable, anew for each subscription; it may be a `Stream` of aiostream, or an observable.
         read: Converts each item before it is pushed; `None` drops the item. Costs a third of a `map`
             and a `filter`, which matters once a token.
         stall_timeout: Seconds without an item before the observable fails. Time during which
@@ -76,11 +90,30 @@ def from_async_iterable(
     ) -> DisposableBase:
         receiver = Receiver(observer.on_next, observer.on_error, observer.on_completed)
         with scope() as current:
-            pump = Pump(source, read, receiver, current, stall_timeout, on_closed)
+            opened = partial(_opened, source)
+            pump = Pump(opened, read, receiver, current, stall_timeout, on_closed)
             pump.start()
-        return Disposable(pump.stop)
+        return Disposable(Crossing(current.crashed).over(pump.stop))
 
-    return Observable(subscribe)
+    return OnLoop(subscribe)
+
+
+def _opened(source: Callable[[], AsyncIterable[Any]]) -> AsyncIterable[Any]:
+    opened: AsyncIterable[Any] = as_async_iterable(source())
+    return opened
+
+
+def as_async_iterable(source: Any) -> Any:
+    """Return an observable or a `Stream` of aiostream as an async iterator; anything else as it is."""
+    if isinstance(source, Observable):
+        return iterate(source)
+    return _items_of(source) if isinstance(source, Stream) else source
+
+
+async def _items_of(stream: Stream[T]) -> AsyncIterator[T]:
+    async with stream.stream() as items:  # which warns where it is iterated without this
+        async for item in items:
+            yield item
 
 
 def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
@@ -125,13 +158,16 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
 
         with scope() as current:
             task = current.spawn(run())
-        return Disposable(lambda: current.cancel(task))
+        return Disposable(Crossing(current.crashed).over(lambda: current.cancel(task)))
 
-    return Observable(subscribe)
+    return OnLoop(subscribe)
 
 
 class Subscription:
     """A subscription that a coroutine waits for.
+
+    Time operators in the observable run on the loop. Items that come from other threads are taken on the loop, and
+    wake it.
 
     It is an async context manager. Leaving it disposes of the subscription, and returns only when
     every task behind it has ended and every source is closed.
@@ -140,7 +176,6 @@ class Subscription:
         observable: What to subscribe to.
         on_next: Called with each item.
         gate: Pauses the sources behind the observable.
-        scheduler: The scheduler for reactivex's time operators in the observable, if it has any.
 
     Example:
         >>> import reactivex
@@ -153,24 +188,24 @@ class Subscription:
     """
 
     def __init__(
-        self,
-        observable: Observable[T],
-        on_next: Callable[[T], None],
-        gate: Gate | None = None,
-        scheduler: SchedulerBase | None = None,
+        self, observable: Observable[T], on_next: Callable[[T], None], gate: Gate | None = None
     ) -> None:
         self._observable = observable
         self._on_next = on_next
-        self._scheduler = scheduler
         self._scope = Scope(gate, self._failed)
         self._disposable: DisposableBase | None = None
 
     async def __aenter__(self) -> Subscription:
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._crossing = crossing = Crossing(self.end)
         with self._scope.current():
             self._disposable = self._observable.subscribe(
-                self._on_next, self._failed, self._completed, scheduler=self._scheduler
+                crossing.over(self._on_next),
+                crossing.over(self._failed),
+                crossing.over(self._completed),
+                scheduler=loop_scheduler(),
             )
+        del self._observable, self._on_next  # they may refer to this object: a reference cycle
         return self
 
     def dispose(self) -> None:
@@ -178,6 +213,8 @@ class Subscription:
         if self._disposable is not None:
             self._disposable.dispose()
             self._disposable = None
+            self._crossing.close()
+            del self._crossing  # it refers to this object: a reference cycle
 
     async def __aexit__(self, *_: object) -> None:
         self.dispose()
@@ -186,6 +223,18 @@ class Subscription:
         else:
             self._end.cancel()
         await self._scope.aclose()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End it as if the observable had completed, or failed with `error`, and unsubscribe."""
+        self.dispose()
+        if error is None:
+            self._completed()
+        else:
+            self._failed(error)
+
+    def inside(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Return a function that runs in the scope of this subscription: to push items from outside."""
+        return self._scope.inside(call)
 
     @property
     def ended(self) -> bool:
@@ -220,14 +269,15 @@ class Subscription:
             self._end.set_exception(error)
 
 
-async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
-    """Yield the items of an observable, one at a time.
+@operator
+async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncGenerator[T]:
+    """Yield an observable as an aiostream `Stream`: each iteration subscribes anew.
 
-    At most `buffer` items wait. Then the sources behind the observable are paused. Closing the
-    iterator (as `async with to_stream(...).stream()` does) closes them before it returns.
+    At most `buffer` items wait. Then the sources behind the observable are paused. Leaving
+    ``async with to_stream(…).stream()`` closes them before it returns.
 
     Args:
-        observable: The observable, which is subscribed to once.
+        observable: What to subscribe to.
         buffer: Items that may wait before the sources are paused.
 
     Yields:
@@ -245,17 +295,7 @@ async def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIt
         await subscription.completed()
 
 
-@operator
-async def to_stream(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncIterator[T]:
-    """Yield an observable as an aiostream `Stream`: each iteration subscribes anew.
-
-    Args:
-        observable: What to subscribe to.
-        buffer: Items that may wait before the sources are paused.
-
-    Yields:
-        The items, in order.
-    """
-    async with streamcontext(iterate(observable, buffer=buffer)) as items:
-        async for item in items:
-            yield item
+def iterate(observable: Observable[T], *, buffer: int = BUFFER) -> AsyncGenerator[T]:
+    """Return an async generator of the items of an observable; see `to_stream`, whose inside it is."""
+    items: Any = to_stream.raw(observable, buffer=buffer)
+    return items  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@
     ├── ChunkerError                       a chunking strategy broke its contract
     ├── ValidatorError                     a requirement returned something that is not a verdict
     │   └── ValidatorTimeoutError (TimeoutError)
+    ├── RequirementsNotMetError            a chain of operators ends here: an output failed a requirement
     ├── PreconditionException              the input of a generative function was refused
     ├── NotValidError                      an agent's model never wrote a valid answer
     ├── ContractViolationError             a contract did not hold, remedies included
@@ -28,7 +29,8 @@ One warning has a class of its own:
     UserWarning
     └── SharedStateWarning                 copies of a requirement share state that has changed
 
-A failed requirement is never an exception: it is an event and a result. An exception of a validator
+A failed requirement is an event and a result of a run, and no exception, but where a chain of operators
+wants one (`RequirementsNotMetError`). An exception of a validator
 itself reaches the caller unchanged, so it is not in this tree.
 """
 
@@ -95,6 +97,18 @@ class ValidatorError(StreamvalError):
 
 class ValidatorTimeoutError(ValidatorError, TimeoutError):
     """A requirement gave no verdict within its `timeout`."""
+
+
+class RequirementsNotMetError(StreamvalError):
+    """An output failed its requirements: what ``release(on_fail="error")`` ends a chain of operators with.
+
+    Attributes:
+        failures: A `Failure` for each requirement that failed.
+    """
+
+    def __init__(self, failures: Iterable[Any]) -> None:
+        self.failures = tuple(failures)
+        super().__init__("; ".join(str(failure) for failure in self.failures))
 
 
 class PreconditionException(StreamvalError):  # noqa: N818  the reference's name

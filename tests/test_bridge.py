@@ -2,6 +2,7 @@
 
 import asyncio
 
+import aiostream
 import pytest
 import reactivex
 from reactivex import operators as ops
@@ -149,3 +150,9 @@ async def test_who_gives_up_waiting_for_a_subscription_does_not_end_it():
         with pytest.raises(LookupError, match="the end"):
             await subscription.completed()
     assert seen == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("error")
+async def test_streams_and_observables_are_sources_like_any_async_iterable():
+    for made in (aiostream.stream.range(3), reactivex.of(0, 1, 2)):
+        assert await collect(lambda made=made: made) == [0, 1, 2]

@@ -34,14 +34,15 @@ def test_it_is_committed_with_its_outputs(path):
     assert not any(out.output_type == "error" for cell in executed for out in cell.outputs)
 
 
-def test_each_of_the_nine_programs_has_twenty_lines_at_most():
-    path = Path(__file__).parents[1] / "notebooks/10_nine_programs.ipynb"
+@pytest.mark.parametrize(("name", "count"), [("10_nine_programs", 9), ("11_composing", 10)])
+def test_each_of_the_programs_has_twenty_lines_at_most(name, count):
+    path = Path(__file__).parents[1] / f"notebooks/{name}.ipynb"
     cells = nbformat.read(path, as_version=4).cells
     programs = [
         below.source
         for above, below in pairwise(cells)
-        if above.cell_type == "markdown" and re.match(r"## \d", above.source)
+        if above.cell_type == "markdown" and re.search(r"^## \d", above.source, re.MULTILINE)
     ]
-    assert len(programs) == 9
+    assert len(programs) == count
     lines = [[line for line in program.splitlines() if line.strip()] for program in programs]
     assert max(map(len, lines)) <= 20

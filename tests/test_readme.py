@@ -26,8 +26,21 @@ def blocks(name):
         (blocks("README.md")[4], "<svg"),
         (blocks("README.md")[5], "1. All is well.\n2. It rains."),
         ("\n".join(blocks("CONTRIBUTING.md")), ""),
+        (
+            "\n".join(blocks("docs/streams.md")),
+            "All is well.\nrefused: stay calm: it shouts\n-------c-----(d,|)\nOne.\nTwo.\n",
+        ),
     ],
-    ids=["pipeline", "format", "session", "contract", "seeing", "by-hand", "contributing"],
+    ids=[
+        "pipeline",
+        "format",
+        "session",
+        "contract",
+        "seeing",
+        "by-hand",
+        "contributing",
+        "streams",
+    ],
 )
 def test_it_runs(code, says):
     done = subprocess.run(

@@ -10,8 +10,8 @@ from reactivex import operators as ops
 
 import streamval as sv
 from streamval.errors import RunError, StallError
+from streamval.testing import run_virtually
 from tests.support.sources import Judge, PlainJudge, Spoken, fails_on, types, watch
-from tests.support.virtual_time import run_virtually
 
 TWO = ["One. ", "Two. "]
 

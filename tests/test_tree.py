@@ -17,6 +17,8 @@ ACROSS = {  # what is about no single module
     "test_web",
     "backends/test_litellm_streams",
     "chunkers/test_laws",
+    "operators/test_by_hand",
+    "pipeline/test_events",
     "serve/test_clients",
 }
 

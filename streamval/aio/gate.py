@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Gate:
@@ -20,27 +21,62 @@ class Gate:
         (True, True)
     """
 
-    __slots__ = ("_pauses", "_waiters", "busy")
+    __slots__ = ("_behind", "_inherited", "_pauses", "_waiters", "busy")
 
     def __init__(self) -> None:
         self.busy = False
-        self._pauses = 0
+        self._pauses = self._inherited = 0
+        self._behind: list[Gate] = []
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
     def paused(self) -> bool:
         """Whether the gate is paused. `busy` stays true until a reader has waited for one turn."""
-        return self._pauses > 0
+        return self._pauses > 0 or self._inherited > 0
 
     def pause(self) -> None:
         """Stop readers before their next item."""
         self._pauses += 1
         self.busy = True
+        if self._pauses == 1:
+            for gate in self._behind:
+                gate.inherit(1)
 
     def resume(self) -> None:
         """Undo one `pause`. The last `resume` wakes the readers."""
         self._pauses -= 1
         if not self._pauses:
+            self._wake()
+            for gate in self._behind:
+                gate.inherit(-1)
+
+    def also(self, behind: Gate) -> Callable[[], None]:
+        """Pause another gate as well whenever this one is. Return a function that ends that.
+
+        What a gate inherits it does not pass on, as two runs may listen to each other.
+        """
+        if behind is self:
+            return lambda: None
+        self._behind.append(behind)
+        if self._pauses:
+            behind.inherit(1)
+
+        def end() -> None:
+            self._behind.remove(behind)
+            if self._pauses:
+                behind.inherit(-1)
+
+        return end
+
+    def inherit(self, pauses: int) -> None:
+        """Be paused, or not any more, because another gate is."""
+        self._inherited += pauses
+        self.busy = True
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake the readers, unless the gate is paused."""
+        if not self.paused:
             for waiter in self._waiters:
                 if not waiter.done():
                     waiter.set_result(None)
@@ -56,7 +92,7 @@ class Gate:
     async def ready(self) -> None:
         """Wait until the gate is open, and for at least one turn of the loop."""
         await asyncio.sleep(0)
-        while self._pauses:
+        while self.paused:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter

@@ -18,18 +18,31 @@ CLOSING_GRACE = 5.0
 is reported to the loop's exception handler and left behind, so that closing never hangs."""
 
 
+def loop_or_none() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs on this thread, if any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 def running_loop() -> asyncio.AbstractEventLoop:
     """Return the running event loop.
 
     Raises:
         RunError: If there is none.
     """
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise RunError(
-            "there is no running event loop; subscribe inside one, as in asyncio.run(main())"
-        ) from None
+    loop = loop_or_none()
+    if loop is None:
+        raise no_loop()
+    return loop
+
+
+def no_loop() -> RunError:
+    """Return the error for work that needs an event loop."""
+    return RunError(
+        "there is no running event loop; subscribe inside one, as in asyncio.run(main())"
+    )
 
 
 def start_eagerly(

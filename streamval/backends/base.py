@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from aiostream import streamcontext
 from reactivex import Observable
 
 from streamval import bridge
@@ -20,6 +21,7 @@ from streamval.errors import UsageError
 from streamval.types.components import CBlock, Component, render
 from streamval.types.context import Context, Message
 from streamval.types.deltas import Delta, content_of, note
+from streamval.types.text import Mender
 from streamval.types.thunk import GenerationMetadata, ModelOutputThunk
 
 Prompt: TypeAlias = (
@@ -154,13 +156,24 @@ class Backend(ABC):
             stall_timeout: Seconds without a delta before it fails; `None` for never.
 
         Returns:
-            The deltas' text (or bytes, of a backend that yields sound). Disposing closes the
-            backend.
+            The deltas' text (or bytes, of a backend that yields sound), as a pipeline reads it.
+            Disposing closes the backend.
         """
         request = prompt if isinstance(prompt, GenerationRequest) else self.request(prompt)
-        return bridge.from_async_iterable(
-            lambda: self.stream(request), read=_content, stall_timeout=stall_timeout
-        )
+
+        async def contents() -> AsyncIterator[Any]:
+            mender = Mender()
+            async with streamcontext(self.stream(request)) as deltas:
+                async for delta in deltas:
+                    if delta is None:
+                        raise not_text(delta)
+                    content: Any = content_of(delta)
+                    if content := mender.feed(content) if isinstance(content, str) else content:
+                        yield content
+            if rest := mender.flush():
+                yield rest
+
+        return bridge.from_async_iterable(contents, stall_timeout=stall_timeout)
 
     async def generate_from_context(
         self,
@@ -220,13 +233,6 @@ def _text_of(delta: str | Delta) -> str:
     if not isinstance(text, str):
         raise not_text(text)
     return text
-
-
-def _content(delta: object) -> Any:
-    if delta is None:
-        raise not_text(delta)
-    content = content_of(delta)
-    return None if content in ("", b"") else content
 
 
 def as_messages(prompt: Prompt) -> tuple[Message, ...]:

@@ -8,8 +8,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-from aiostream import streamcontext
+from aiostream import Stream, streamcontext
+from reactivex import Observable
 
+from streamval import bridge
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.provider import broken_off, close
 from streamval.errors import BackendError, UsageError
@@ -23,8 +25,8 @@ class IterableBackend(Backend):
     """Yields the pieces that a function returns: for a client that you already have.
 
     Args:
-        fn: Takes the prompt (the last message's text), and returns an iterable, or async iterable, of
-            strings or `Delta`s; may be async itself. If its first parameter is called `request`, it
+        fn: Takes the prompt (the last message's text), and returns an iterable, an async iterable, a `Stream`
+            of aiostream or an observable of strings or `Delta`s; may be async itself. If its first parameter is called `request`, it
             gets the whole `GenerationRequest`. The streams of the `openai` package and of LiteLLM
             are accepted, with usage, finish reason and refusal, and are closed. A sync
             generator runs on a thread, as waiting in it would block the event
@@ -57,8 +59,9 @@ class IterableBackend(Backend):
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Yield the pieces that the function returns."""
         pieces: Any = self._fn(request if self._takes_request else request.messages[-1].content)
-        if inspect.isawaitable(pieces):
+        if inspect.isawaitable(pieces) and not isinstance(pieces, (Observable, Stream)):
             pieces = await pieces
+        pieces = bridge.as_async_iterable(pieces)
         if isinstance(pieces, (list, tuple)):
             for piece in pieces:
                 yield piece

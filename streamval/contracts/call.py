@@ -151,7 +151,14 @@ class Call:
     ) -> T:
         """Ask for a value that meets the condition, in at most `attempts` attempts."""
         contract = self._contract
-        question = Question(self.owner.prompt, self.current_input, wanted.schema, stage)  # type: ignore[attr-defined]
+        given = contract.act_output if stage == "output" else None
+        question = Question(
+            self.owner.prompt,  # type: ignore[attr-defined]
+            self.current_input,
+            (given or contract.input).json_schema,
+            wanted.schema,
+            stage,
+        )
         remedy = Remedy(
             attempts,
             question=question,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from streamval.backends.base import Backend
 from streamval.contracts.expression import Expression
+from streamval.contracts.remedy import logger
 from streamval.contracts.terms import DEFAULT_RETRY_PARAMS, Contract, RetryParams, Terms
 from streamval.errors import UsageError
 
@@ -45,7 +47,7 @@ def contract(
         post_remedy: Let the model repair an output of the wrong type, or an output that `post` rejects.
         accumulate_errors: Put the failures of all its answers into the prompt, not only of the last.
         verbose: Log prompts and stages, at the level of info, to the logger
-            ``streamval.contracts``.
+            ``streamval.contracts``; to stderr, where your program has not set up logging.
         remedy_retry_params: The number of remedies, and the pauses between them.
         backend: The backend of instances without a `backend` of their own.
 
@@ -78,6 +80,10 @@ def contract(
         params=_checked(remedy_retry_params or {}),
         backend=backend,
     )
+
+    if verbose and not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+        logger.setLevel(logging.INFO)
 
     def decorate(cls: E) -> E:
         if not (isinstance(cls, type) and issubclass(cls, Expression)):

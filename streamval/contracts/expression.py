@@ -127,7 +127,8 @@ class Expression:
 
         return Disposable(remove)
 
-    # State of the current call, inside `pre`, `act`, `post` and `forward`; else of the last ended call.
+    # State of the current call, inside `pre`, `act`, `post` and `forward`; else of the last ended call. It may be
+    # set there: by a `forward` that mends a result, say.
 
     @property
     def contract_successful(self) -> bool:
@@ -135,17 +136,32 @@ class Expression:
         current = self._current_call
         return current is not None and current.successful
 
+    @contract_successful.setter
+    def contract_successful(self, value: bool) -> None:
+        if (current := self._current_call) is not None:
+            current.successful = value
+
     @property
     def contract_result(self) -> Any:
         """The output that passed, or `None`."""
         current = self._current_call
         return None if current is None else current.result
 
+    @contract_result.setter
+    def contract_result(self, value: Any) -> None:
+        if (current := self._current_call) is not None:
+            current.result = value
+
     @property
     def contract_exception(self) -> Exception | None:
         """Why the contract failed; `None` if it did not, or is graceful."""
         current = self._current_call
         return None if current is None else current.exception
+
+    @contract_exception.setter
+    def contract_exception(self, value: Exception | None) -> None:
+        if (current := self._current_call) is not None:
+            current.exception = value
 
     @property
     def _current_input(self) -> Any:

@@ -6,7 +6,7 @@ import json
 import logging
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ _PROMPT = """\
 
 Input:
 {input}
-
+{of_input}
 {task} one JSON object that fits this JSON schema:
 {schema}
 {errors}
@@ -51,6 +51,7 @@ class Question(NamedTuple):
 
     prompt: str
     input: Any
+    of_input: Mapping[str, Any]
     schema: Schema[Any]
     stage: Stage
 
@@ -62,9 +63,11 @@ class Question(NamedTuple):
             complaint = f"\nThe input above is not acceptable. Mend it:{complaint}\n"
         elif complaint:
             complaint = f"\nAn earlier answer was not acceptable:{complaint}\n"
+        described = json.dumps(self.of_input, ensure_ascii=False) if self.of_input else ""
         return _PROMPT.format(
             prompt=prompt,
             input=as_json(self.input),
+            of_input=f"It fits this JSON schema:\n{described}\n" if described else "",
             task="Answer with" if self.stage == "output" else "Answer with a better input,",
             schema=json.dumps(self.schema.json_schema, ensure_ascii=False),
             errors=complaint,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypedDict, TypeVar, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic_core import to_json
 
 from streamval.backends.base import Backend
@@ -84,6 +85,14 @@ class Typed(Generic[T]):
         except Exception as error:  # a validator of the type's own
             return f"{type(error).__name__}: {error}"
         return None
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the type itself, with its descriptions; empty where pydantic has none."""
+        try:
+            return self._checks.json_schema()
+        except PydanticInvalidForJsonSchema:
+            return {}
 
     def value_of(self, instance: BaseModel) -> T:
         """Return the user's value from an instance of the model."""
@@ -183,13 +192,13 @@ class Contract:
         return self._made_backend
 
     def options(self, others: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments that neither `act` nor `forward` accepts: options of the engine."""
+        """Return the options of the engine: the arguments that neither `act` nor `forward` names.
+
+        Where one of them takes any argument (``**kwargs``), it gets them as well.
+        """
         takers = [self.forward] + ([self.stages.act] if self.stages.act else [])
-        return {
-            name: value
-            for name, value in others.items()
-            if not any(_takes(method, name) for method in takers)
-        }
+        named = {name for method in takers for name in inspect.signature(method).parameters}
+        return {name: value for name, value in others.items() if name not in named}
 
     @property
     def _takes_input(self) -> bool:

@@ -1,7 +1,7 @@
 """One attempt: a generation, judged while it is written, as one chain of operators.
 
-    backend.stream ─ read ─ your delta operators ─ chunk ─ validate ─┬─ release ─ your chunk operators
-                                                     └─ record       └─ then the final check
+    backend.stream ─ read ─ your delta operators ─ chunk ─ validate ─ release ─▶
+                                                     └─ record
 
 `DeltaReader` reads, `Written` records the text that is cut, `final_check` judges the whole. They are
 plain objects that never call back; this module joins them, and emits the events of the attempt.
@@ -10,12 +10,13 @@ plain objects that never call back; this module joins them, and emits the events
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from reactivex import Observable
 
 from streamval import bridge
-from streamval.backends.base import GenerationRequest
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.chunkers.base import Chunker, Resumable
 from streamval.chunkers.chunking import start_chunker
 from streamval.events import (
@@ -27,14 +28,13 @@ from streamval.events import (
 )
 from streamval.operators.chunk import chunk
 from streamval.operators.release import release
+from streamval.operators.stateful import stateful
 from streamval.operators.validate import validate
 from streamval.pipeline.delivered import Delivered
 from streamval.pipeline.delta_reader import DeltaReader
 from streamval.pipeline.emitter import Emitter
-from streamval.pipeline.final_check import failures_of, final_check
 from streamval.pipeline.seam import mend_seam
 from streamval.pipeline.settings import Settings
-from streamval.pipeline.tap import tap
 from streamval.pipeline.written import Written, recorded
 from streamval.requirements.base import Requirement
 from streamval.requirements.schema import MatchesSchema
@@ -43,7 +43,10 @@ from streamval.types.chunks import Chunk
 from streamval.types.context import Context
 from streamval.types.results import Failure, ValidationResult
 from streamval.validation.checkpoints import Checkpoints
+from streamval.validation.final_check import final_check
 from streamval.validation.verdicts import Check, Verdict
+
+T = TypeVar("T")
 
 
 class Attempt:
@@ -116,6 +119,7 @@ class Attempt:
             chunk(self._new_chunker, index=index, start=start, attempt=request.attempt),
             validate(
                 settings.requirements,
+                final=lambda _: self._judge_whole(judge, ctx),
                 on_verdict=self._emit_verdict if settings.emit_verdicts else None,
                 backend=judge,
                 ctx=ctx,
@@ -126,14 +130,12 @@ class Attempt:
                 checkpoints=self._checkpoints,
                 on_start=self._on_start,
             ),
-            # The final check follows as one more item (its chunk is None), which releases held chunks.
-            tap(self._on_check, then=lambda: self._final_check(judge, ctx)),
+            tap(self._on_check),
         )
         released = checks.pipe(release())
         if self._checkpoints is not None:  # a repair may continue from here
             released = released.pipe(tap(written.release), tap(self._checkpoints.released))
-        chunks: Observable[Chunk] = released.pipe(*settings.chunk_operators)
-        return chunks
+        return released
 
     @property
     def schema_requirement(self) -> MatchesSchema | None:
@@ -192,9 +194,13 @@ class Attempt:
         )
 
     def _on_check(self, check: Check) -> None:
-        """Emit the check of a chunk, and note which requirements failed it."""
+        """Emit the check of a chunk, or of the whole output, and note which requirements failed it."""
         self.written.compact()
-        if check.chunk is None or not self._clones:
+        self.failures = check.failures
+        if check.chunk is None:
+            self._on_final(check)
+            return
+        if not self._clones:
             return
         if self._emitter is not None and self._emitter.listening:
             self._emitter.emit(
@@ -206,27 +212,38 @@ class Attempt:
                 results=check.results,
             )
         if check.success == "fail":
-            self.failures = failures_of(self._clones, check.results, check.chunk.index)
             # A failed tail has no text: there is no chunk to write again, so a repair restarts.
             self.may_continue = bool(check.chunk.text) and all(
                 self._clones[failure.lane or 0].resumable for failure in self.failures
             )
 
-    def _final_check(self, judge: Any, ctx: Context) -> Observable[Check] | None:
-        """Return an observable of the check of the whole output; `None` after a failure."""
-        if self.failures:
-            return None
-        return bridge.from_coroutine(lambda: self._check_whole(judge, ctx))
-
-    async def _check_whole(self, judge: Any, ctx: Context) -> Check:
+    async def _judge_whole(self, judge: Backend, ctx: Context) -> Check:
         self.ended_naturally = True
         known = self.reader.known
         self._emit(
             StreamingDoneEvent, full_text=self._delivered.text, finish_reason=known.finish_reason
         )
         whole = ctx.with_output(self.written.text, known)
-        self.failures, validations = await final_check(self._clones, judge, whole, known)
-        if self._clones and validations is not None:
-            self.validations = validations
-            self._emit(FullValidationEvent, passed=not self.failures, results=validations)
-        return Check(None, "fail" if self.failures else "pass")
+        return await final_check(self._clones, judge, whole, known)
+
+    def _on_final(self, check: Check) -> None:
+        results = tuple(one for one in check.results if isinstance(one, ValidationResult))
+        if results:  # none of a refusal, which was not judged
+            self.validations = results
+            self._emit(FullValidationEvent, passed=not check.failures, results=results)
+
+
+def tap(look: Callable[[T], None]) -> Callable[[Observable[T]], Observable[T]]:
+    """Return an operator that calls `look` with each item before it passes the item on, as `ops.do_action`.
+
+    That one costs more, which a token would feel.
+    """
+
+    def start(emit: Callable[[T], None]) -> Callable[[T], None]:
+        def on_next(item: T) -> None:
+            look(item)
+            emit(item)
+
+        return on_next
+
+    return stateful(start)

@@ -15,13 +15,12 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from reactivex.abc import SchedulerBase
-
 from streamval.aio.gate import Gate
 from streamval.backends.base import GenerationRequest
 from streamval.bridge import Subscription
 from streamval.events import ChunkEvent, PartialObjectEvent, RetryEvent
 from streamval.pipeline.attempt import Attempt
+from streamval.pipeline.chunk_operators import ChunkOperators
 from streamval.pipeline.delivered import Delivered
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.ledger import Ledger
@@ -60,12 +59,19 @@ class Attempts:
         self._emitter = emitter
         self._gate = gate
         self._subscription: Subscription | None = None
+        self._operators: ChunkOperators | None = None
 
     def cancel(self) -> None:
         """Stop reading and delivering."""
         self.cancelled = True
         if self._subscription is not None:
             self._subscription.dispose()
+            if self._operators is not None:
+                self._operators.dispose()
+
+    def _end_attempt(self, error: BaseException | None) -> None:
+        if self._subscription is not None and not self._subscription.ended:
+            self._subscription.end(error)
 
     async def run(self) -> bool:
         """Generate until an attempt succeeds or the budget is spent.
@@ -74,8 +80,26 @@ class Attempts:
             Whether the last attempt succeeded.
 
         Raises:
-            BaseException: Any exception of a backend, chunker or validator.
+            BaseException: Any exception of a backend, chunker, validator or operator.
         """
+        chosen = self._settings.chunk_operators
+        if not chosen:
+            return await self._until_valid()
+        operators = ChunkOperators(chosen, self._deliver, self._gate, self._end_attempt)
+        try:
+            async with operators as self._operators:
+                try:
+                    success = await self._until_valid()
+                except Exception as error:  # they may handle it
+                    await operators.finish(error)
+                    return False
+                if not self.cancelled:
+                    await operators.finish()
+                return success
+        finally:
+            self._operators = None  # it refers to this object: a reference cycle
+
+    async def _until_valid(self) -> bool:
         retry, backend = self._settings.retry, self._settings.backend
         continues = retry is not None and retry.continues(supports_prefix=backend.supports_prefix)
         checkpoints = Checkpoints() if continues else None
@@ -95,6 +119,8 @@ class Attempts:
                 checkpoints.rewind()
             else:
                 # A restart: no delivered chunk stands.
+                if self._operators is not None:
+                    await self._operators.restart()
                 index = kept_tokens = 0
                 self.delivered.clear()
                 self.ledger.discard()
@@ -135,13 +161,12 @@ class Attempts:
             checkpoints=checkpoints,
             delivered=self.delivered,
         )
+        deliver = self._deliver if self._operators is None else self._operators.put
         loop = asyncio.get_running_loop()
         began = loop.time()
         self.ledger.add(attempt)
         try:
-            async with Subscription(
-                attempt.chunks(), self._deliver, self._gate, self._scheduler(loop)
-            ) as subscription:
+            async with Subscription(attempt.chunks(), deliver, self._gate) as subscription:
                 self._subscription = subscription
                 if not self.cancelled:  # an operator may deliver at once, and a sink cancel then
                     await subscription.completed()
@@ -151,14 +176,6 @@ class Attempts:
             self.ledger.ended(loop.time() - began)
         attempt.warn_of_shared_state()
         return attempt
-
-    def _scheduler(self, loop: asyncio.AbstractEventLoop) -> SchedulerBase | None:
-        """Return a scheduler for the user's operators: without one, timers fire on another thread."""
-        if not self._settings.has_operators:
-            return None
-        from reactivex.scheduler.eventloop import AsyncIOScheduler  # only where used
-
-        return AsyncIOScheduler(loop)
 
     def _deliver(self, chunk: Chunk) -> None:
         """Keep a chunk as output that stands, and emit it."""

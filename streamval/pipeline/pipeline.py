@@ -18,6 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
+import reactivex
 from aiostream import Stream, stream
 from reactivex import Observable
 
@@ -293,7 +294,7 @@ class Pipeline(Generic[T]):
     @overload
     def map(
         self,
-        prompts: Iterable[P] | AsyncIterable[P],
+        prompts: Iterable[P] | AsyncIterable[P] | Observable[P],
         *,
         task_limit: int = 8,
         ordered: bool = True,
@@ -303,7 +304,7 @@ class Pipeline(Generic[T]):
     @overload
     def map(
         self,
-        prompts: Iterable[P] | AsyncIterable[P],
+        prompts: Iterable[P] | AsyncIterable[P] | Observable[P],
         *,
         task_limit: int = 8,
         ordered: bool = True,
@@ -312,7 +313,7 @@ class Pipeline(Generic[T]):
     ) -> AsyncGenerator[tuple[P, StreamResult[T] | Exception]]: ...
     async def map(
         self,
-        prompts: Iterable[P] | AsyncIterable[P],
+        prompts: Iterable[P] | AsyncIterable[P] | Observable[P],
         *,
         task_limit: int = 8,
         ordered: bool = True,
@@ -322,7 +323,8 @@ class Pipeline(Generic[T]):
         """Run many prompts, several at a time.
 
         Args:
-            prompts: The prompts. The next is read only when a run has ended.
+            prompts: The prompts; from an async iterable or an observable as well. The next is read only when
+                a run has ended.
             task_limit: How many run at once.
             ordered: Yield results in the order of the prompts, else as they come.
             return_exceptions: Yield the exception that ends a run as its result, and continue with the
@@ -360,7 +362,7 @@ class Pipeline(Generic[T]):
 
         me = asyncio.current_task()
         cancelled_before = me.cancelling() if me else 0
-        asked: Stream[P] = stream.iterate(prompts)
+        asked: Stream[P] = stream.iterate(bridge.as_async_iterable(prompts))
         results: Stream[tuple[P, StreamResult[T] | Exception]] = stream.map(
             asked, one, ordered=ordered, task_limit=task_limit
         )
@@ -403,6 +405,14 @@ def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
         raise UsageError(
             f"{name} must be a list of operators (functions from observable to observable)"
         )
+    for position, operator in enumerate(given):
+        made = operator(reactivex.never())
+        if not isinstance(made, Observable):
+            called = getattr(operator, "__name__", type(operator).__name__).strip("_")
+            hint = f"call it: ops.{called}(…)" if callable(made) else "return an observable"
+            raise UsageError(
+                f"{name}[{position}] ({called}) made {type(made).__name__} of an observable; {hint}"
+            )
     return tuple(given)
 
 

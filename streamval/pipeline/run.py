@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any, Generic, Literal, Self
 
-from aiostream import streamcontext
+from aiostream import Stream, streamcontext
 from reactivex import Observable
-from reactivex.abc import DisposableBase
-from reactivex.disposable import Disposable
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+from reactivex.disposable import CompositeDisposable, Disposable
 
+from streamval import bridge
 from streamval.aio.gate import Gate
+from streamval.aio.on_loop import OnLoop, is_awaited
+from streamval.aio.scope import scope
+from streamval.aio.tasks import loop_or_none, report, running_loop
 from streamval.backends.base import GenerationRequest
 from streamval.backends.secrets import without_secrets
 from streamval.chunkers.chunking import describe_chunking
@@ -22,9 +26,10 @@ from streamval.errors import RunError
 from streamval.events import ChunkEvent, CompletedEvent, ErrorEvent, Event, StartedEvent
 from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
+from streamval.pipeline.instrument import instruments
 from streamval.pipeline.one_loop import OneLoop
 from streamval.pipeline.settings import Settings
-from streamval.pipeline.subscribers import Cancellation, Overflow, Sink, Subscribers, as_observable
+from streamval.pipeline.subscribers import Cancellation, Overflow, Sink, Subscribers
 from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of, viewer
@@ -35,7 +40,7 @@ from streamval.types.text import mended
 class Run(Generic[T]):
     """A run of one prompt through a pipeline. Made by `Pipeline.start`.
 
-    A run starts when it is first driven, by ``async for`` or ``await``. Earlier subscribers get
+    A run starts when it is first driven, by ``async for``, ``await`` or `begin`. Earlier subscribers get
     every event; later subscribers get only the events that follow. Leaving ``async with``,
     or cancelling the task that drives the run, closes the backend before control returns. A plain
     ``async for`` that is left with ``break`` closes it when the event loop runs again: ``break``
@@ -67,6 +72,7 @@ class Run(Generic[T]):
         self._completed = False
         self._iterated = False
         self._error: BaseException | None = None
+        self._is_handled = False
         self._emitter = Emitter(self._subscribers, self.run_id)
         self._attempts = Attempts(settings, request, self._emitter, self._gate)
 
@@ -76,9 +82,9 @@ class Run(Generic[T]):
         """Call `sink` with each event.
 
         Args:
-            sink: A function of an event, sync or async. Its exceptions are reported to the
-                loop's exception handler, the first at once and the count at the end, and affect
-                neither the run nor other subscribers.
+            sink: A function of an event, sync or async; or an Rx `Observer`, which also gets the end. Its
+                exceptions are reported to the loop's exception handler, the first at once and the
+                count at the end, and affect neither the run nor other subscribers.
             overflow: What happens when the mailbox of an async sink is full: `"hold"` pauses the
                 source, so that nothing is lost; `"drop"` drops the oldest event.
 
@@ -86,17 +92,66 @@ class Run(Generic[T]):
             Dispose of it to unsubscribe.
 
         Raises:
-            UsageError: If `sink` is not a function.
+            UsageError: If `sink` is neither a function nor an observer.
             RunError: If the run is over.
         """
         if self._completed:
             raise RunError("the run is over; subscribe before it is driven")
+        if isinstance(sink, ObserverBase):
+            return self.events.subscribe(sink)
         return Disposable(self._subscribers.add(sink, overflow))
 
     @property
     def events(self) -> Observable[Event]:
-        """The events as a hot observable: subscribing does not start the run."""
-        return as_observable(self.subscribe, lambda: self._error)
+        """The events as a hot observable, which ends after a `CompletedEvent`: subscribing does not start the run.
+
+        A slow consumer (`bridge.iterate`) holds the source back. To wait for the observable, `begin` the run first:
+
+        Example:
+            >>> import asyncio
+            >>> from reactivex import operators as ops
+            >>> from streamval import Pipeline, ScriptedBackend
+            >>> async def main():
+            ...     async with Pipeline(ScriptedBackend("One. Two.")).start("Count.") as run:
+            ...         run.begin()
+            ...         print((await run.events.pipe(ops.last())).full_text)
+            >>> asyncio.run(main())
+            One. Two.
+        """
+        return OnLoop(self._subscribe_observer)
+
+    def _subscribe_observer(
+        self, observer: ObserverBase[Event], _: SchedulerBase | None
+    ) -> DisposableBase:
+        if is_awaited():  # what may begin it in this turn has begun it by then
+            asyncio.get_running_loop().call_soon(self._refuse_to_wait, observer)
+
+        def on_event(event: Event) -> None:
+            observer.on_next(event)
+            if isinstance(event, CompletedEvent):
+                self._end_observer(observer)
+
+        with scope() as current:
+            subscription = self.subscribe(current.inside(on_event))
+            let_go = current.gate.also(self._gate)  # a full buffer of theirs pauses the run
+        return CompositeDisposable(subscription, Disposable(let_go))
+
+    def _refuse_to_wait(self, observer: ObserverBase[Event]) -> None:
+        if self._task is None:
+            message = "the run has not begun, so its events would never come; call run.begin()"
+            observer.on_error(RunError(message))
+
+    def _end_observer(self, observer: ObserverBase[Event]) -> None:
+        failure: Any = self._error
+        if failure is None:
+            observer.on_completed()
+            return
+        try:
+            observer.on_error(failure)
+            self._is_handled = True
+        except BaseException as raised:
+            if raised is not failure:  # without an on_error, reactivex raises it
+                raise
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -123,6 +178,11 @@ class Run(Generic[T]):
     def prompt(self) -> str:
         """The last message of what was asked."""
         return self._prompt
+
+    @property
+    def request(self) -> GenerationRequest:
+        """The request of the current attempt."""
+        return self._attempts.request
 
     @property
     def state(self) -> Literal["not started", "running", "over"]:
@@ -176,15 +236,48 @@ class Run(Generic[T]):
                 "outside, or call run.cancel()"
             )
 
+    def begin(self) -> None:
+        """Let the run start in the background, and return at once.
+
+        An error that ends it is reported to the loop's exception handler, unless something waits for the
+        run by then, or an observer of `events` handles it.
+
+        Raises:
+            RunError: If no event loop is running, or the run belongs to another one.
+        """
+        self._started()
+
+    def __or__(self, operator: Callable[[Any], Stream[Any]]) -> Stream[Any]:
+        """Pipe the events into an operator of aiostream: the end of that stream closes the run.
+
+        Example:
+            >>> import asyncio
+            >>> from aiostream import pipe
+            >>> from streamval import Pipeline, ScriptedBackend
+            >>> async def main():
+            ...     run = Pipeline(ScriptedBackend("One. Two. Three.")).start("Count.")
+            ...     return [event.type for event in await (run | pipe.take(2) | pipe.list())]
+            >>> asyncio.run(main())
+            ['started', 'chunk']
+        """
+        return operator(self)
+
     async def _iterate(self) -> AsyncGenerator[Event]:
         self._refuse_subscriber()
-        inbox = self._subscribers.inbox()
-        task = self._started()
-        task.add_done_callback(lambda _: inbox.close())
+
+        def subscribe(
+            observer: ObserverBase[Event], scheduler: SchedulerBase | None
+        ) -> DisposableBase:
+            subscription = self._subscribe_observer(observer, scheduler)
+            self._started()
+            return subscription
+
         try:
-            async for event in inbox:
-                yield event
-            await self._ended(task)
+            # The inside of `bridge.to_stream`: aiostream's `Stream` is a reference cycle, which would keep the run.
+            async with aclosing(bridge.iterate(OnLoop(subscribe))) as events:
+                async for event in events:
+                    yield event
+            await self._ended(self._started())
         finally:
             await self.aclose()
 
@@ -213,7 +306,7 @@ class Run(Generic[T]):
             not, as the run waits for its subscribers.
         """
         loop = None if self._task is None else self._task.get_loop()
-        if loop is None or loop is _running_loop():
+        if loop is None or loop is loop_or_none():
             self._request_cancel()
         else:
             with suppress(RuntimeError):  # the loop is closed, and so the run is over
@@ -237,9 +330,11 @@ class Run(Generic[T]):
         await self.aclose()
 
     def _started(self) -> asyncio.Task[StreamResult[T] | None]:
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._task is None:
             self._loop.enter(loop)
+            for instrument in instruments():
+                self._subscribers.add(instrument, instrument.overflow)
             self._task = loop.create_task(self._main())
             self._task.add_done_callback(self._left)
         elif self._task.get_loop() is not loop:
@@ -267,6 +362,7 @@ class Run(Generic[T]):
     async def _ended(self, task: asyncio.Task[StreamResult[T] | None]) -> StreamResult[T]:
         """Wait for the run. Cancelling the task that waits cancels the run, and waits for its end."""
         self._refuse_subscriber()
+        self._is_handled = True  # it raises what ends the run
         interrupted: asyncio.CancelledError | None = None
         while not task.done():
             try:
@@ -290,6 +386,8 @@ class Run(Generic[T]):
             self._complete(success=False)
         if not task.cancelled():
             task.exception()  # retrieved: perhaps an observable or a subscriber alone drives it
+        if self._error is not None and not self._is_handled:
+            report(f"Run {self.run_id} ended with an error that nothing handles", self._error)
 
     # Running
 
@@ -352,10 +450,3 @@ class Run(Generic[T]):
             )
         except BaseException as error:  # of a subscriber, and not an Exception
             self._error = self._error or error
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -51,8 +51,3 @@ class Settings:
     emit_verdicts: bool
     delta_operators: tuple[Callable[[Observable[str]], Observable[str]], ...]
     chunk_operators: tuple[Callable[[Observable[Chunk]], Observable[Chunk]], ...]
-
-    @property
-    def has_operators(self) -> bool:
-        """Whether the user has put operators into the pipeline."""
-        return bool(self.delta_operators or self.chunk_operators)

@@ -9,15 +9,12 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeGuard
 
-from reactivex import Observable
-from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
-
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import Inbox
 from streamval.aio.scope import Scope, enter_scope, exit_scope
 from streamval.aio.tasks import CLOSING_GRACE, report
 from streamval.errors import UsageError
-from streamval.events import CompletedEvent, Event
+from streamval.events import Event
 
 Overflow: TypeAlias = Literal["hold", "drop"]
 Sink: TypeAlias = "Callable[[Any], object | Awaitable[object]]"
@@ -59,19 +56,13 @@ class Subscribers:
         self._gate = gate
         self._scope: Scope | None = None  # made for the first async sink
         self._sinks: tuple[_Subscriber, ...] = ()  # replaced, not changed, as sinks come and go
-        self._inboxes: list[Inbox[Event]] = []
         self._hurried = False
         self._in_a_hurry: asyncio.Event | None = None  # while `finish` waits
         self.listening = False
 
     def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
         """Subscribe a sink. Return a function that unsubscribes it."""
-        if not callable(sink):
-            raise UsageError(
-                f"a subscriber is a function of an event, sync or async, not {type(sink).__name__}"
-            )
-        if overflow not in ("hold", "drop"):
-            raise UsageError(f"overflow must be 'hold' or 'drop', not {overflow!r}")
+        check_sink(sink, overflow)
         subscriber = _Subscriber(sink, overflow, self)
         self._sinks += (subscriber,)
         self.listening = True
@@ -83,22 +74,13 @@ class Subscribers:
 
         return remove
 
-    def inbox(self) -> Inbox[Event]:
-        """Return a mailbox for the iterator of the run. When it is full, it pauses the source."""
-        inbox: Inbox[Event] = Inbox(self._gate)
-        self._inboxes.append(inbox)
-        self.listening = True
-        return inbox
-
     def publish(self, event: Event) -> None:
-        """Hand an event to the iterators, then to the sinks in the order in which they subscribed.
+        """Hand an event to the sinks, in the order in which they subscribed.
 
         Raises:
             BaseException: The first `SystemExit` or `KeyboardInterrupt` of a sync sink, after every
                 subscriber has got the event.
         """
-        for inbox in self._inboxes:
-            inbox.put(event)
         if not self._sinks:
             return
         raised: BaseException | None = None
@@ -152,31 +134,18 @@ class Subscribers:
         return mail, self._scope.spawn(work(mail))
 
 
-def as_observable(
-    subscribe: Callable[[Sink], DisposableBase], error: Callable[[], BaseException | None]
-) -> Observable[Event]:
-    """Return the events as an observable, which ends after a `CompletedEvent`.
+def check_sink(sink: object, overflow: object) -> None:
+    """Check the arguments of a subscription.
 
-    Args:
-        subscribe: Subscribes a sink to them.
-        error: Returns the exception that ended the run, if any.
+    Raises:
+        UsageError: If one of them cannot work.
     """
-
-    def subscribe_observer(
-        observer: ObserverBase[Event], scheduler: SchedulerBase | None = None
-    ) -> DisposableBase:
-        def on_event(event: Event) -> None:
-            observer.on_next(event)
-            if isinstance(event, CompletedEvent):
-                failure: Any = error()
-                if failure is None:
-                    observer.on_completed()
-                else:
-                    observer.on_error(failure)
-
-        return subscribe(on_event)
-
-    return Observable(subscribe_observer)
+    if not callable(sink):
+        raise UsageError(
+            f"a subscriber is a function of an event, sync or async, not {type(sink).__name__}"
+        )
+    if overflow not in ("hold", "drop"):
+        raise UsageError(f"overflow must be 'hold' or 'drop', not {overflow!r}")
 
 
 def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:

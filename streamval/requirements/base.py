@@ -285,11 +285,14 @@ def check(
     return Requirement(description, validation_fn, **{"check_only": True, **options})
 
 
-def simple_validate(fn: Callable[[str], bool | tuple[bool, str]]) -> ValidationFn:
+def simple_validate(
+    fn: Callable[[str], bool | tuple[bool, str]], *, reason: str | None = None
+) -> ValidationFn:
     """Make a `validation_fn` of a function of the output's text.
 
     Args:
         fn: Returns a bool, or a bool and the reason.
+        reason: Why it failed, where `fn` returns a bool.
 
     Returns:
         A function of the context. It fails where there is no output yet, and raises a
@@ -308,9 +311,9 @@ def simple_validate(fn: Callable[[str], bool | tuple[bool, str]]) -> ValidationF
         answer: object = fn(str(output))
         match answer:
             case bool(passed):
-                return ValidationResult(passed)
-            case (bool(passed), str(reason)):
-                return ValidationResult(passed, reason=reason)
+                return ValidationResult(passed, reason=None if passed else reason)
+            case (bool(passed), str(why)):
+                return ValidationResult(passed, reason=why)
         name = getattr(fn, "__qualname__", type(fn).__name__)
         raise ValidatorError(
             f"the function {name} given to simple_validate returned {answer!r}; "

@@ -80,8 +80,8 @@ async def ask_judge(
     cannot be read, does not pass: the result keeps that as its `error`.
 
     Returns:
-        The verdict. Its reason is the text after the judge's "no", or else the requirement's
-        description.
+        The verdict. Its reason is what the judge said: of a pass its words, of a failure the text after its
+        "no", with the requirement's description.
 
     Raises:
         UsageError: If there is no description, or no backend to ask.
@@ -116,7 +116,7 @@ async def ask_judge(
     except Exception as unreadable:  # an answer that cannot be read does not pass
         passed, error = False, unreadable
     if passed:
-        reason = None
+        reason = answer.strip() or None
     elif reads_words and error is None:
         said = re.match(r"\W*no?\b[\s,.:;–—-]*(.*)", answer.strip(), re.IGNORECASE)
         if said is None:

@@ -43,6 +43,8 @@ class LLMaJRequirement(Requirement):
 
     judges = str
     judge_whole = True
+    use_aloras = False
+    """Whether it asks an adapter, as mellea calls it."""
 
     def __init__(
         self,
@@ -106,6 +108,8 @@ class ALoraRequirement(Requirement):
     """
 
     judges = str
+    use_aloras = True
+    """Whether it asks an adapter, as mellea calls it."""
 
     def __init__(
         self, description: str, *, adapter: str = "requirement_check", **options: Any

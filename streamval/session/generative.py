@@ -78,12 +78,7 @@ class Generative(Generic[R]):
         functools.update_wrapper(self, function)
         self._function = function
         self._signature = inspect.signature(function)
-        try:
-            returns = get_type_hints(function).get("return")
-        except NameError as error:
-            raise UsageError(
-                f"{self.__name__} has a type that is not known (yet): {error}"
-            ) from None
+        returns = self._return_type()
         if returns is None:
             raise UsageError(
                 f"{self.__name__} needs a return type: it says what the model must produce"
@@ -95,6 +90,22 @@ class Generative(Generic[R]):
         self._schema: Schema[BaseModel] = Schema(
             create_model("Response", result=(returns, ...)), text_around=True
         )
+
+    def _return_type(self) -> Any:
+        """Return the annotation. `Any`, with a warning, if it is known to type checkers alone."""
+        annotation = self._signature.return_annotation
+        if annotation is inspect.Signature.empty:
+            return None
+        known = getattr(inspect.unwrap(self._function), "__globals__", {})
+        try:
+            return get_type_hints(_Annotated(annotation), known, include_extras=True)["return"]
+        except NameError as error:
+            warnings.warn(
+                f"the return type of {self.__name__} is not known when the program runs ({error}), so "
+                "any JSON value is accepted",
+                stacklevel=4,
+            )
+            return Any
 
     def __call__(
         self,
@@ -111,7 +122,7 @@ class Generative(Generic[R]):
 
         Args:
             m: The session: the first argument, or the keyword `m` if the function has no
-                parameter of that name.
+                parameter of that name. Or give `context` and `backend` in its place.
             requirements: They judge the result: its text, or its JSON if it is not a string. They
                 judge it at its end.
             precondition_requirements: They judge the arguments, before anything is generated: the
@@ -122,7 +133,8 @@ class Generative(Generic[R]):
             **arguments: The function's own.
 
         Returns:
-            The result, or for an ``async def`` a coroutine of it. Where `requirements` were not
+            The result, or for an ``async def`` a coroutine of it; with `context` and `backend`, the result and
+            the context after it. Where `requirements` were not
             met within the budget, it is the best there was, with a warning.
 
         Raises:
@@ -132,8 +144,15 @@ class Generative(Generic[R]):
         """
         if m is None and "m" not in self._signature.parameters:
             m = arguments.pop("m", None)
+        both = {"context", "backend"} - set(self._signature.parameters)
+        alone = m is None and len(both) == 2 and both <= arguments.keys()
+        if alone:
+            m = Session(arguments.pop("backend"), arguments.pop("context"))
         if not isinstance(m, Session):
-            raise UsageError(f"call it with a session first: {self.__name__}(start_session(), …)")
+            raise UsageError(
+                f"call it with a session first: {self.__name__}(start_session(), …); or with context= and "
+                "backend="
+            )
         try:
             bound = self._signature.bind(**arguments)
         except TypeError as error:
@@ -142,10 +161,11 @@ class Generative(Generic[R]):
             ) from None
         bound.apply_defaults()
 
-        async def call() -> R:
+        async def call() -> R | tuple[R, Context]:
             judge = m.backend.for_judges(model_options or {})
             await _check_preconditions(judge, precondition_requirements, bound.arguments)
-            return await self._generate(m, bound.arguments, requirements, strategy, model_options)
+            result = await self._generate(m, bound.arguments, requirements, strategy, model_options)
+            return (result, m.ctx) if alone else result
 
         return call() if inspect.iscoroutinefunction(self._function) else wait_for(call)
 
@@ -193,6 +213,13 @@ class Generative(Generic[R]):
         response = self._schema.parse(text)
         result: R = response.result  # type: ignore[attr-defined]
         return result
+
+
+class _Annotated:
+    """Has a return annotation alone, as others may not be known when the program runs."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.__annotations__ = {"return": annotation}
 
 
 class _OfResult(Requirement):

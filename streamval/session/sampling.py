@@ -115,6 +115,11 @@ class SamplingResult:
     stream: StreamResult
 
     @property
+    def value(self) -> str | None:
+        """The text of `result`."""
+        return self.result.value
+
+    @property
     def result_validations(self) -> list[tuple[Requirement, ValidationResult]]:
         """The validations of `result`."""
         return self.sample_validations[self.result_index]

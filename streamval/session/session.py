@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from streamval.aio.blocking import wait_for
 from streamval.backends.base import Backend
@@ -19,13 +19,15 @@ from streamval.pipeline.repair import Repair
 from streamval.pipeline.run import Run
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.requirements.final import validate_outputs
-from streamval.session.sampling import RejectionSamplingStrategy, SamplingResult, sampled
-from streamval.types.components import Instruction, fill_in, render
+from streamval.session.sampling import RepairTemplateStrategy, SamplingResult, sampled
+from streamval.types.components import CBlock, Component, Instruction, fill_in, render
 from streamval.types.context import Context, Message, SimpleContext
 from streamval.types.results import ValidationResult
 from streamval.types.thunk import ModelOutputThunk
 
-_STRATEGY = RejectionSamplingStrategy(loop_budget=2)
+_STRATEGY = RepairTemplateStrategy(loop_budget=2)
+
+Action: TypeAlias = "str | CBlock | Component"
 
 
 class Session:
@@ -51,12 +53,27 @@ class Session:
     def __init__(self, backend: Backend | str | None = None, ctx: Context | None = None) -> None:
         self.backend = as_backend(backend)
         self.ctx: Context = SimpleContext() if ctx is None else ctx
+        self._last_messages: Callable[[], Sequence[Message]] | None = None
+
+    def last_prompt(self) -> list[dict[str, Any]] | None:
+        """Return the messages that a model was last asked with, a repair's included; `None` before that.
+
+        Example:
+            >>> from streamval import ScriptedBackend, start_session
+            >>> m = start_session(ScriptedBackend("Hello."))
+            >>> _ = m.instruct("Greet Ann.")
+            >>> m.last_prompt()
+            [{'role': 'user', 'content': 'Greet Ann.'}]
+        """
+        if self._last_messages is None:
+            return None
+        return [{"role": turn.role, "content": turn.content} for turn in self._last_messages()]
 
     # Instruct
 
     def stream_instruct(
         self,
-        description: str,
+        description: str | CBlock,
         *,
         requirements: Sequence[Requirement | str] | None = None,
         user_variables: Mapping[str, Any] | None = None,
@@ -69,11 +86,12 @@ class Session:
         """Give an instruction, and get the answer while it is written and judged.
 
         Args:
-            description: The task. ``{{name}}`` is filled in from `user_variables`.
+            description: The task. ``{{name}}`` is filled in from `user_variables`; a block stays as it is.
             requirements: Their descriptions go into the prompt, except of those that are
                 `check_only`. Their descriptions may hold ``{{name}}`` as well.
             user_variables: The values to fill in. `None`: braces stay as they are.
-            strategy: What follows a failure; `None` for one attempt.
+            strategy: What follows a failure: by default a second attempt, which is given what failed and why;
+                `None` for one attempt.
             format: A pydantic model that the answer should be an instance of.
             model_options: For this generation: `temperature`, `seed`, `max_tokens` and what else
                 the backend knows; and `stall_timeout`, in seconds.
@@ -107,14 +125,18 @@ class Session:
 
     @overload
     async def ainstruct(
-        self, description: str, *, return_sampling_results: Literal[False] = False, **options: Any
+        self,
+        description: str | CBlock,
+        *,
+        return_sampling_results: Literal[False] = False,
+        **options: Any,
     ) -> ModelOutputThunk: ...
     @overload
     async def ainstruct(
-        self, description: str, *, return_sampling_results: Literal[True], **options: Any
+        self, description: str | CBlock, *, return_sampling_results: Literal[True], **options: Any
     ) -> SamplingResult: ...
     async def ainstruct(
-        self, description: str, *, return_sampling_results: bool = False, **options: Any
+        self, description: str | CBlock, *, return_sampling_results: bool = False, **options: Any
     ) -> ModelOutputThunk | SamplingResult:
         """Give an instruction, and wait for the answer.
 
@@ -131,20 +153,29 @@ class Session:
             UsageError: If an argument cannot work.
             Exception: What a broken backend or validator raises.
         """
-        run, asked = self._instruction(description, **options)
+        samples = await self._samples(*self._instruction(description, **options))
+        return samples if return_sampling_results else samples.result
+
+    async def _samples(self, run: Run, asked: Context) -> SamplingResult:
         samples = sampled(await run, run.requirements)
         self.ctx = asked.add(samples.result)
-        return samples if return_sampling_results else samples.result
+        return samples
 
     @overload
     def instruct(
-        self, description: str, *, return_sampling_results: Literal[False] = False, **options: Any
+        self,
+        description: str | CBlock,
+        *,
+        return_sampling_results: Literal[False] = False,
+        **options: Any,
     ) -> ModelOutputThunk: ...
     @overload
     def instruct(
-        self, description: str, *, return_sampling_results: Literal[True], **options: Any
+        self, description: str | CBlock, *, return_sampling_results: Literal[True], **options: Any
     ) -> SamplingResult: ...
-    def instruct(self, description: str, **options: Any) -> ModelOutputThunk | SamplingResult:
+    def instruct(
+        self, description: str | CBlock, **options: Any
+    ) -> ModelOutputThunk | SamplingResult:
         """Call `ainstruct` and wait for the answer."""
 
         async def call() -> ModelOutputThunk | SamplingResult:
@@ -153,6 +184,26 @@ class Session:
             return answer
 
         return wait_for(call)
+
+    async def aact(
+        self, action: Action, *, return_sampling_results: bool = False, **options: Any
+    ) -> ModelOutputThunk | SamplingResult:
+        """Ask with a component or a block as it is, and wait for the answer.
+
+        Args:
+            action: What to ask: its text is the whole prompt, so nothing in it says what is required.
+            return_sampling_results: As for `ainstruct`.
+            **options: As for `stream_instruct`, except for `user_variables`.
+
+        Returns:
+            As `ainstruct`.
+        """
+        samples = await self._samples(*self._run(action, **options))
+        return samples if return_sampling_results else samples.result
+
+    def act(self, action: Action, **options: Any) -> ModelOutputThunk | SamplingResult:
+        """Call `aact` and wait for the answer."""
+        return wait_for(lambda: self.aact(action, **options))
 
     # Chat
 
@@ -171,8 +222,11 @@ class Session:
         Returns:
             The answer.
         """
+        message = Message(role, content)
+        messages = (*self.ctx.history(), message)
+        self._last_messages = lambda: messages
         thunk, ctx = await self.backend.generate_from_context(
-            Message(role, content), self.ctx, model_options=model_options
+            message, self.ctx, model_options=model_options
         )
         answer = await thunk.avalue()
         self.ctx = ctx
@@ -223,27 +277,44 @@ class Session:
 
     def _instruction(
         self,
-        description: str,
+        description: str | CBlock,
         *,
         requirements: Sequence[Requirement | str] | None = None,
         user_variables: Mapping[str, Any] | None = None,
-        strategy: Repair | None = _STRATEGY,
-        model_options: Mapping[str, Any] | None = None,
-        **pipeline: Any,
+        **options: Any,
     ) -> tuple[Run, Context]:
         """Return a run, and the conversation with the instruction at its end."""
-        if strategy is not None and strategy.requirements is not None:
-            requirements, strategy = strategy.requirements, replace(strategy, requirements=None)
         judges = tuple(_filled_in(r, user_variables) for r in as_requirements(requirements))
         descriptions = [
             judge.description for judge in judges if judge.description and not judge.check_only
         ]
-        task = description if user_variables is None else fill_in(description, user_variables)
-        message = Message("user", render(Instruction(task, descriptions)))
+        task = str(description)
+        if user_variables is not None and isinstance(description, str):
+            task = fill_in(task, user_variables)
+        return self._run(Instruction(task, descriptions), requirements=judges, **options)
+
+    def _run(
+        self,
+        action: Action,
+        *,
+        requirements: Sequence[Requirement | str] | None = None,
+        strategy: Repair | None = _STRATEGY,
+        model_options: Mapping[str, Any] | None = None,
+        **pipeline: Any,
+    ) -> tuple[Run, Context]:
+        """Return a run, and the conversation with the action at its end."""
+        if strategy is not None and strategy.requirements is not None:
+            requirements, strategy = strategy.requirements, replace(strategy, requirements=None)
+        message = Message("user", render(action))
         timeout, options = stall_timeout_of(model_options or {})
         run = Pipeline(
-            self.backend, requirements=judges, retry=strategy, stall_timeout=timeout, **pipeline
+            self.backend,
+            requirements=requirements,
+            retry=strategy,
+            stall_timeout=timeout,
+            **pipeline,
         ).start([*self.ctx.history(), message], **options)
+        self._last_messages = lambda: run.request.messages
         return run, self.ctx.add(message)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from aiostream import streamcontext
 
@@ -40,7 +41,8 @@ async def stream_with_chunking(
     """Generate, cut, judge each chunk with every requirement, and stop at the first failure.
 
     A lower-level interface than `Pipeline`: one attempt without repair; the caller retries. It
-    begins at once, even if nothing consumes it.
+    begins at once, even if nothing consumes it, and goes on until its end, or until it is left: by ``async with``,
+    which returns when the backend is closed, or because nothing refers to the stream any more.
 
     Args:
         action: The prompt, which follows the visible turns of `ctx`; or an output that
@@ -65,10 +67,10 @@ async def stream_with_chunking(
         >>> from streamval.types import SimpleContext
         >>> async def main():
         ...     backend = ScriptedBackend("One. Two.")
-        ...     result = await stream_with_chunking("Count.", backend, SimpleContext())
-        ...     async for chunk in result.astream():
-        ...         print(chunk)
-        ...     await result.acomplete()
+        ...     async with await stream_with_chunking("Count.", backend, SimpleContext()) as result:
+        ...         async for chunk in result.astream():
+        ...             print(chunk)
+        ...         await result.acomplete()
         ...     print(result.completed, result.as_thunk)
         >>> asyncio.run(main())
         One.
@@ -81,10 +83,7 @@ async def stream_with_chunking(
     before = ctx
     if isinstance(action, ModelOutputThunk):
         if action.is_computed():
-            raise UsageError(
-                "the output is computed already, so there is no stream to judge; use validate() "
-                "on it, or a backend that streams"
-            )
+            raise _computed()
     else:
         for turn in as_messages(action):
             ctx = ctx.add(turn)
@@ -122,21 +121,25 @@ class StreamChunkingResult:
 
     An exception that ends the stream is raised once, by `astream` or by `acomplete`: whichever
     comes first.
+
+    It is an async context manager: leaving it closes the backend. So does dropping it.
     """
 
     def __init__(self, run: Run, known: Callable[[], GenerationMetadata]) -> None:
         self._run = run
         self._known = known
-        self._failed: list[tuple[Requirement, PartialValidationResult]] = []
-        self._chunks: Inbox[str] = Inbox(Gate(), sys.maxsize)
-        self._events: Inbox[Event] = Inbox(Gate(), sys.maxsize)
+        self._kept = kept = _Kept(run.requirements)
         self._taken: set[str] = set()
-        self._ended_naturally = False
-        self._result: StreamResult | None = None
-        self._error: BaseException | None = None
-        run.subscribe(self._take)
+        run.subscribe(kept.take)
         self._task = asyncio.ensure_future(run)
-        self._task.add_done_callback(self._end)
+        self._task.add_done_callback(kept.end)
+        weakref.finalize(self, run.cancel).atexit = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.cancel()
 
     async def begun(self, asked: asyncio.Event) -> None:
         """Wait until the backend is `asked`.
@@ -172,7 +175,7 @@ class StreamChunkingResult:
             RunError: If they have a consumer already.
         """
         self._claim("events()")
-        return self._events
+        return self._consume_events()
 
     async def acomplete(self) -> None:
         """Wait until all is judged. Harmless to await again.
@@ -191,31 +194,31 @@ class StreamChunkingResult:
     @property
     def completed(self) -> bool:
         """Whether the stream ended naturally, without a failed chunk or an exception."""
-        return self._ended_naturally and self._result is not None
+        return self._kept.ended_naturally and self._kept.result is not None
 
     @property
     def full_text(self) -> str:
         """The delivered text so far: only judged text that did not fail."""
-        return self._run.text if self._result is None else self._result.text
+        return self._run.text if self._kept.result is None else self._kept.result.text
 
     @property
     def streaming_failures(self) -> list[tuple[Requirement, PartialValidationResult]]:
         """The requirements that failed a chunk, each with its verdict."""
-        return list(self._failed)
+        return list(self._kept.failed)
 
     @property
     def failure_reason(self) -> str | None:
         """Why it stopped early; `None` where it did not."""
         reasons = [
             f"{requirement.name}: {verdict.reason}" if verdict.reason else requirement.name
-            for requirement, verdict in self._failed
+            for requirement, verdict in self._kept.failed
         ]
         return "; ".join(reasons) or None
 
     @property
     def final_validations(self) -> list[ValidationResult]:
         """The judgements of the whole output; empty after an early stop."""
-        return list(self._result.validations) if self._result else []
+        return list(self._kept.result.validations) if self._kept.result else []
 
     @property
     def as_thunk(self) -> ModelOutputThunk:
@@ -235,35 +238,61 @@ class StreamChunkingResult:
             raise RunError(f"{name} may have only one consumer, and it has one already")
         self._taken.add(name)
 
-    def _take(self, event: Event) -> None:
-        self._events.put(event)
-        if isinstance(event, ChunkEvent):
-            self._chunks.put(event.text)
-        elif isinstance(event, StreamingDoneEvent):
-            self._ended_naturally = True
-        elif isinstance(event, QuickCheckEvent) and not event.passed:
-            judged = zip(self._run.requirements, event.results, strict=True)
-            self._failed = [(r, v) for r, v in judged if v is not None and v.success == "fail"]
-
-    def _end(self, task: asyncio.Future[StreamResult]) -> None:
-        if task.cancelled():
-            self._error = asyncio.CancelledError("the stream was cancelled from outside")
-        elif (error := task.exception()) is not None:
-            self._error = error
-        else:
-            self._result = task.result()
-        self._chunks.close()
-        self._events.close()
-
     async def _consume(self) -> AsyncGenerator[str]:
-        async for text in self._chunks:
+        async for text in self._kept.chunks:
             yield text
         self._raise_once()
 
+    async def _consume_events(self) -> AsyncGenerator[Event]:
+        async for event in self._kept.events:
+            yield event
+
     def _raise_once(self) -> None:
-        error, self._error = self._error, None
+        error, self._kept.error = self._kept.error, None
         if error is not None:
             raise error
+
+
+class _Kept:
+    """What a run has delivered. Apart from the handle, which the run must not keep alive."""
+
+    def __init__(self, requirements: tuple[Requirement, ...]) -> None:
+        self.failed: list[tuple[Requirement, PartialValidationResult]] = []
+        self.chunks: Inbox[str] = Inbox(Gate(), sys.maxsize)
+        self.events: Inbox[Event] = Inbox(Gate(), sys.maxsize)
+        self.ended_naturally = False
+        self.result: StreamResult | None = None
+        self.error: BaseException | None = None
+        self._requirements = requirements
+
+    def take(self, event: Event) -> None:
+        """Keep what consumers will ask for."""
+        self.events.put(event)
+        if isinstance(event, ChunkEvent):
+            self.chunks.put(event.text)
+        elif isinstance(event, StreamingDoneEvent):
+            self.ended_naturally = True
+        elif isinstance(event, QuickCheckEvent) and not event.passed:
+            judged = zip(self._requirements, event.results, strict=True)
+            self.failed = [(r, v) for r, v in judged if v is not None and v.success == "fail"]
+
+    def end(self, task: asyncio.Future[StreamResult]) -> None:
+        """Keep the result of the run, or its error."""
+        if task.cancelled():
+            self.error = asyncio.CancelledError("the stream was cancelled from outside")
+        elif (error := task.exception()) is not None:
+            self.error = error
+        else:
+            self.result = task.result()
+        self.chunks.close()
+        self.events.close()
+
+
+def _computed() -> UsageError:
+    return UsageError(
+        "the output is computed already, so there is no stream to judge; use validate() on it, or a "
+        "backend that streams"
+    )
 
 
 class _Speaking(Backend):
@@ -274,7 +303,7 @@ class _Speaking(Backend):
         speak: Makes the output when it is needed.
 
     Attributes:
-        asked: Set when the output is needed.
+        asked: Set when there is an output that is being generated.
     """
 
     def __init__(self, model: str, speak: Callable[[], Awaitable[ModelOutputThunk]]) -> None:
@@ -289,8 +318,10 @@ class _Speaking(Backend):
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Yield the output's stream, which has one consumer."""
-        self.asked.set()
         self._thunk = thunk = await self._speak()
+        if thunk.is_computed():
+            raise _computed()
+        self.asked.set()
         known = thunk.generation
         async with streamcontext(thunk.astream()) as deltas:
             async for text in deltas:

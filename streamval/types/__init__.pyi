@@ -5,6 +5,7 @@ from .components import CBlock as CBlock
 from .components import Component as Component
 from .components import Instruction as Instruction
 from .components import TemplateRepresentation as TemplateRepresentation
+from .components import render as render
 from .context import ChatContext as ChatContext
 from .context import Context as Context
 from .context import Message as Message

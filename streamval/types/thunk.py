@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from streamval.errors import RunError
 from streamval.types.results import Usage
@@ -68,7 +68,8 @@ class ModelOutputThunk:
 
     Nothing is generated before `avalue` or `astream` is first awaited. The stream has one consumer;
     a slow one slows the model down. Any number of tasks may await `avalue`, also while the stream
-    is consumed. From then on a slow consumer no longer slows the model down.
+    is consumed. From then on a slow consumer no longer slows the model down. Leaving ``async with`` cancels
+    what is left of the generation.
 
     Args:
         value: The text, where it is known already.
@@ -115,6 +116,11 @@ class ModelOutputThunk:
         """The text, or `None` while it is not complete."""
         return self._value if self._generating is None else self._generating.value
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the generation was cancelled before its end."""
+        return self.generation.cancelled
+
     def is_computed(self) -> bool:
         """Return whether the text is complete. After a cancellation it is the text so far."""
         return self.value is not None
@@ -151,7 +157,14 @@ class ModelOutputThunk:
         return self._generating.astream()
 
     def __aiter__(self) -> AsyncIterator[str]:
-        return self.astream()
+        """Return the pieces of text as they come; none of an output that is complete."""
+        return _nothing() if self.is_computed() else self.astream()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.cancel_generation()
 
     async def cancel_generation(self) -> None:
         """Stop generating, and return when the backend is closed.
@@ -166,6 +179,11 @@ class ModelOutputThunk:
         """
         if self._generating is not None:
             await self._generating.cancel()
+
+
+async def _nothing() -> AsyncIterator[str]:
+    return
+    yield
 
 
 def already_computed() -> RunError:

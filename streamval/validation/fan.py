@@ -23,14 +23,16 @@ What to watch for when you change this file:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
-from streamval.aio.tasks import running_loop, start_eagerly
+from streamval.aio.tasks import loop_or_none, no_loop, start_eagerly
 from streamval.errors import ValidatorError
+from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
 from streamval.types.results import UNKNOWN, PartialValidationResult
 from streamval.validation.lane import Judgement, Lane, Outcome
@@ -43,7 +45,8 @@ class FanCallbacks(NamedTuple):
 
     Attributes:
         failed: Called with the exception of the source, a validator or an observer.
-        ended: Called once the source has ended and all verdicts are there.
+        ended: Called once the source has ended and all verdicts are there, with the clones that
+            have judged them; with `None` if a chunk has failed.
         on_verdict: Called with each verdict as it comes.
         on_check: Called with each check, in chunk order, up to the first that failed.
         cancel_source: Called at the first failed verdict, even while lanes still judge earlier
@@ -51,7 +54,7 @@ class FanCallbacks(NamedTuple):
     """
 
     failed: Callable[[Any], None]
-    ended: Callable[[], None]
+    ended: Callable[[tuple[Requirement, ...] | None], None]
     on_verdict: Callable[[Verdict], None] | None = None
     on_check: Callable[[Check], None] | None = None
     cancel_source: Callable[[], None] | None = None
@@ -71,13 +74,18 @@ class Fan:
         self._scope = scope
         self._callbacks = callbacks
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
-        self._loop = running_loop()
+        self._loop = loop_or_none()
+        self._time = time.monotonic if self._loop is None else self._loop.time
         self.lanes = [Lane(n, one, options) for n, one in enumerate(options.requirements)]
+        self._clones = tuple(lane.requirement for lane in self.lanes)
         if options.on_start is not None:
-            options.on_start(tuple(lane.requirement for lane in self.lanes))
+            options.on_start(self._clones)
         self._plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
         self._slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
-        self._rows = Rows([UNKNOWN if lane.silent else None for lane in self.lanes])
+        if self._slow and self._loop is None:  # functions need none
+            raise no_loop()
+        blank = [UNKNOWN if lane.silent else None for lane in self.lanes]
+        self._rows = Rows(blank, self._clones)
         # Validators run outside our scope: what they subscribe to is not ours to close.
         self._context = copy_context()
         self._context.run(leave_scope)
@@ -162,7 +170,7 @@ class Fan:
             on_verdict(Verdict(-1, row.chunk, UNKNOWN, 0, row.position))
         for lane in self.lanes:
             if lane.silent:
-                on_verdict(row.verdict(lane.position))
+                on_verdict(row.verdict(lane.position, lane.requirement))
 
     def _ask_plain(self, row: Row) -> None:
         """Ask plain functions, one after another."""
@@ -170,7 +178,7 @@ class Fan:
         for lane in self._plain:
             if rows.limit is not None and rows.is_over(row):
                 return
-            asked_at = 0.0 if quiet else self._loop.time()
+            asked_at = 0.0 if quiet else self._time()
             outcome = lane.judge(row)
             if type(outcome) is PartialValidationResult and quiet and outcome.success != "fail":
                 row.add(lane.position, outcome)  # the short way of `_on_outcome`
@@ -198,6 +206,11 @@ class Fan:
             lanes: The lanes, the next one last. The tasks remove them.
             started: The judgement of the next lane, if it has been started.
         """
+        if self._loop is None:
+            if started is not None:
+                started.close()
+            self.on_error(no_loop())
+            return
         while lanes and not self._rows.is_over(row):
             work = self._serve(row, lanes, started)
             task = start_eagerly(work, self._loop, self._context.copy())
@@ -222,7 +235,7 @@ class Fan:
                 todo: Row | None = row
                 while todo is not None:
                     self._working[me] = todo
-                    asked_at = 0.0 if self._callbacks.on_verdict is None else self._loop.time()
+                    asked_at = 0.0 if self._callbacks.on_verdict is None else self._time()
                     outcome, started = started or lane.judge(todo), None
                     if isinstance(outcome, Judgement):
                         outcome = await lane.finish(outcome)
@@ -259,7 +272,8 @@ class Fan:
         if settles or on_verdict is not None:
             with self._scope.current():  # validators run outside it
                 if on_verdict is not None:
-                    on_verdict(row.verdict(lane.position, self._loop.time() - asked_at))
+                    seconds = self._time() - asked_at
+                    on_verdict(row.verdict(lane.position, lane.requirement, seconds))
                 if settles:
                     self._settle()
 
@@ -281,16 +295,17 @@ class Fan:
         if self._pausing:
             self._resume()
         if self._source_ended and not waiting and self._rows.limit != -1:
+            failed = self._rows.limit is not None
             self._rows.end()
             self._stop_at(-1)
-            self._callbacks.ended()
+            self._callbacks.ended(None if failed else self._clones)
 
     def _stop_at(self, position: int) -> None:
         """Stop judging the row at `position` and later ones. Below 0, stop judging all rows."""
         for lane in self._slow:
             lane.stop_at(position)
         if self._working:
-            me = asyncio.current_task(self._loop)
+            me = asyncio.current_task()
             for task, row in list(self._working.items()):
                 if row.position >= position and task is not me:
                     self._scope.cancel(task)

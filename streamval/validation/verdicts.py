@@ -6,11 +6,13 @@ Plain objects without tasks or observables; the operators `validate` and `merge_
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of
-from streamval.types.results import PartialValidationResult, TriState
+from streamval.types.results import Failure, PartialValidationResult, TriState, ValidationResult
 
 
 class Verdict(NamedTuple):
@@ -26,6 +28,7 @@ class Verdict(NamedTuple):
         covered: Only from a lane that holds chunks back: the end of the last piece that passed, 0
             if no piece passed. `None` from any other lane.
         seconds: How long the lane took; `None` from a lane that is never asked.
+        requirement: The clone that judged.
     """
 
     lane: int
@@ -35,6 +38,7 @@ class Verdict(NamedTuple):
     position: int | None = None
     covered: int | None = None
     seconds: float | None = None
+    requirement: Requirement | None = None
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -49,15 +53,55 @@ class Check(NamedTuple):
         results: The result of each lane, in order; `None` for a lane that was cut off.
         covered: The offset up to which no lane holds chunks back; `None` where no lane holds, and
             after a failure, which releases nothing.
+        failures: Which requirements failed, and why.
     """
 
     chunk: Chunk | None
     success: TriState
-    results: tuple[PartialValidationResult | None, ...] = ()
+    results: tuple[PartialValidationResult | ValidationResult | None, ...] = ()
     covered: int | None = None
+    failures: tuple[Failure, ...] = ()
 
     def _repr_html_(self) -> str:
         return html_of(self)
+
+
+def failures_of(
+    requirements: Sequence[Requirement | None],
+    results: Sequence[PartialValidationResult | ValidationResult | None],
+    chunk_index: int | None = None,
+) -> tuple[Failure, ...]:
+    """Return a `Failure` for each requirement that failed.
+
+    Args:
+        requirements: In the order of their lanes; `None` where it is not known.
+        results: The result of each lane, for a chunk or the output; `None` for a lane that was cut off.
+        chunk_index: The chunk; `None` for the whole output.
+    """
+    return tuple(
+        Failure(
+            f"requirement {lane}" if requirement is None else requirement.name,
+            _why(result),
+            chunk_index,
+            lane,
+            requirement is not None and requirement.check_only,
+        )
+        for lane, (requirement, result) in enumerate(zip(requirements, results, strict=True))
+        if result is not None and _has_failed(result)
+    )
+
+
+def _has_failed(result: PartialValidationResult | ValidationResult) -> bool:
+    if isinstance(result, PartialValidationResult):
+        return result.success == "fail"
+    return not result
+
+
+def _why(result: PartialValidationResult | ValidationResult) -> str | None:
+    error = getattr(result, "error", None)
+    if result.reason and error:
+        return f"{result.reason} ({error})"
+    return result.reason or error
 
 
 class Row:
@@ -108,24 +152,41 @@ class Row:
             self.covered = {}
         self.covered[lane] = end
 
-    def verdict(self, lane: int, seconds: float | None = None) -> Verdict:
-        """Return a lane's verdict, with the seconds that it took."""
+    def verdict(self, lane: int, requirement: Requirement, seconds: float | None = None) -> Verdict:
+        """Return the verdict of a lane and its requirement, with the seconds that it took."""
         result = self.results[lane]
         assert result is not None
         covered = None if self.covered is None else self.covered.get(lane)
-        return Verdict(lane, self.chunk, result, len(self.results), self.position, covered, seconds)
+        return Verdict(
+            lane,
+            self.chunk,
+            result,
+            len(self.results),
+            self.position,
+            covered,
+            seconds,
+            requirement,
+        )
 
 
 class CheckOrder:
-    """Makes checks of rows. The rows have to come in chunk order."""
+    """Makes checks of rows. The rows have to come in chunk order.
 
-    def __init__(self) -> None:
+    Args:
+        requirements: In the order of their lanes; `None` where it is not known.
+    """
+
+    def __init__(self, requirements: Sequence[Requirement | None]) -> None:
+        self._requirements = requirements
         self._covered: dict[int, int] = {}
 
     def check(self, row: Row) -> Check:
         """Return the check of a row that is done."""
+        if row.success == "fail":  # a failure releases nothing
+            failures = failures_of(self._requirements, row.results, row.chunk.index)
+            return Check(row.chunk, "fail", tuple(row.results), failures=failures)
         reach = None
-        if row.covered is not None and row.success != "fail":  # a failure releases nothing
+        if row.covered is not None:
             for lane, end in row.covered.items():
                 self._covered[lane] = max(self._covered.get(lane, 0), end)
             reach = min(self._covered.values())
@@ -138,6 +199,7 @@ class Rows:
     Args:
         blank: The results of a row before any lane was asked: `None` for each lane that will be
             asked, a verdict for each silent lane.
+        requirements: Those of the lanes.
 
     Attributes:
         limit: The position from which on no verdict is wanted; -1 once everything is over, `None`
@@ -148,11 +210,13 @@ class Rows:
 
     __slots__ = ("_blank", "_count", "_missing", "_order", "last", "limit", "waiting")
 
-    def __init__(self, blank: list[PartialValidationResult | None]) -> None:
+    def __init__(
+        self, blank: list[PartialValidationResult | None], requirements: Sequence[Requirement]
+    ) -> None:
         self._blank = blank
         self._missing = blank.count(None)
         self.waiting: deque[Row] = deque()
-        self._order = CheckOrder()
+        self._order = CheckOrder(requirements)
         self._count = 0
         self.limit: int | None = None
         self.last: Chunk | None = None
@@ -195,20 +259,23 @@ class TriStateMerge:
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
         self._next = 0
-        self._order = CheckOrder()
+        self._requirements: list[Requirement | None] = []
+        self._order = CheckOrder(self._requirements)
         self._failed = False
 
     def add(self, verdict: Verdict) -> list[Check]:
         """Take a verdict. Return the checks that it completes."""
         if self._failed:
             return []
-        lane, chunk, result, lanes, position, covered, _ = verdict
+        lane, chunk, result, lanes, position, covered, _, requirement = verdict
+        self._requirements.extend([None] * (lanes - len(self._requirements)))
         if position is None:
             position = chunk.index
         row = self._rows.get(position)
         if row is None:
             row = self._rows[position] = Row(chunk, [None] * lanes, lanes, position)
         if lanes:
+            self._requirements[lane] = requirement
             row.add(lane, result)
         if covered is not None:
             row.cover(lane, covered)

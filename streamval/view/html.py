@@ -10,7 +10,12 @@ from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.repair import Repair
 from streamval.pipeline.run import Run
 from streamval.types.chunks import Chunk
-from streamval.types.results import AttemptResult, PartialValidationResult, StreamResult
+from streamval.types.results import (
+    AttemptResult,
+    PartialValidationResult,
+    StreamResult,
+    ValidationResult,
+)
 from streamval.validation.verdicts import Check, Verdict
 from streamval.view.diagram import pipeline_diagram
 from streamval.view.draw import view_of
@@ -119,9 +124,9 @@ def _chunk_line(chunk: Chunk) -> str:
     return f'<div class="head">{where}</div><div class="text">{escaped(said)}</div>'
 
 
-def _verdict_line(lane: str, result: PartialValidationResult | None) -> str:
+def _verdict_line(lane: str, result: PartialValidationResult | ValidationResult | None) -> str:
     if result is None:
         return f"<tr><td>·</td><td>{lane}</td><td>cut off</td></tr>"
-    said = escaped(f"{result.success}{f': {result.reason}' if result.reason else ''}", 2000)
-    kind = _KINDS[result.success]
-    return f'<tr><td class="{kind}">{MARKS[result.success]}</td><td>{lane}</td><td>{said}</td></tr>'
+    success = getattr(result, "success", "pass" if result else "fail")
+    said = escaped(f"{success}{f': {result.reason}' if result.reason else ''}", 2000)
+    return f'<tr><td class="{_KINDS[success]}">{MARKS[success]}</td><td>{lane}</td><td>{said}</td></tr>'

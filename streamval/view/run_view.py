@@ -23,8 +23,8 @@ from streamval.events import (
     TokenEvent,
     VerdictEvent,
 )
-from streamval.pipeline.final_check import REFUSED
 from streamval.types.results import TriState
+from streamval.validation.final_check import REFUSED
 from streamval.view.timeline import MOST, Timeline, elapsed
 
 RunState: TypeAlias = Literal["waiting", "running", "valid", "invalid", "error", "cut short"]

@@ -48,3 +48,28 @@ async def test_a_reader_that_is_cancelled_keeps_nobody_from_resuming():
     await asyncio.wait([reader])
     gate.resume()
     assert not gate.paused
+
+
+def test_two_gates_may_pause_each_other():
+    one, other = Gate(), Gate()
+    end = one.also(other)
+    other.also(one)
+    one.pause()
+    assert one.paused
+    assert other.paused
+    one.resume()
+    assert not one.paused
+    assert not other.paused
+    one.pause()
+    end()
+    assert not other.paused
+    one.resume()
+
+
+def test_a_gate_that_is_paused_already_pauses_the_one_behind_it():
+    one, other = Gate(), Gate()
+    one.pause()
+    one.also(other)
+    assert other.paused
+    one.resume()
+    assert not other.paused

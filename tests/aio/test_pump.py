@@ -10,9 +10,9 @@ import streamval as sv
 from streamval import bridge
 from streamval.aio import pump
 from streamval.errors import DeltaTypeError, StallError, StreamBrokenError
+from streamval.testing import run_virtually
 from tests.support.async_source import Source, collect
 from tests.support.sources import Judge, Spoken
-from tests.support.virtual_time import run_virtually
 
 
 async def test_a_source_never_sees_what_an_observer_raises():

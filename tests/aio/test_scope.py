@@ -7,8 +7,8 @@ from reactivex import operators as ops
 import streamval as sv
 from streamval import bridge
 from streamval.aio.tasks import CLOSING_GRACE
+from streamval.testing import run_virtually
 from tests.support.sources import Judge
-from tests.support.virtual_time import run_virtually
 
 
 def test_a_source_that_ignores_its_cancellation_does_not_hang_the_close():

@@ -8,8 +8,8 @@ import pytest
 from streamval import bridge
 from streamval.aio.tasks import side_by_side, start_eagerly
 from streamval.errors import RunError
+from streamval.testing import run_virtually
 from tests.support.async_source import Source
-from tests.support.virtual_time import run_virtually
 
 
 def test_outside_an_event_loop_the_error_says_what_to_do():

@@ -3,8 +3,11 @@
 import asyncio
 import threading
 
+import aiostream
 import openai
 import pytest
+import reactivex
+from reactivex import operators as ops
 
 import streamval as sv
 from streamval.errors import BackendError, StreamBrokenError, UsageError
@@ -34,6 +37,51 @@ async def later(prompt):
 @pytest.mark.parametrize("fn", [agen, gen, later, str.split, lambda p: tuple(p.split())])
 async def test_any_function_from_a_prompt_to_an_iterable(fn):
     assert await said(sv.IterableBackend(fn), "one two") == ["one", "two"]
+
+
+def from_thread(*items):
+    """An observable whose items come from a thread of its own."""
+
+    def subscribe(observer, scheduler=None):
+        def push():
+            for item in items:
+                observer.on_next(item)
+            observer.on_completed()
+
+        threading.Thread(target=push).start()
+
+    return reactivex.create(subscribe)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda _: aiostream.stream.iterate(["one", "two"]),
+        lambda _: reactivex.of("one", "two"),
+        lambda _: reactivex.interval(0.01).pipe(ops.take(2), ops.map(["one", "two"].__getitem__)),
+        lambda _: from_thread("one", "two"),
+    ],
+    ids=["aiostream", "observable", "interval", "thread"],
+)
+@pytest.mark.filterwarnings("error")
+async def test_streams_and_observables(fn):
+    assert await said(sv.IterableBackend(fn)) == ["one", "two"]
+
+
+async def test_an_observable_is_disposed_of_when_the_run_ends_early():
+    disposed = []
+    endless = reactivex.interval(0.001).pipe(
+        ops.map(lambda n: f"{n}. "), ops.finally_action(lambda: disposed.append(1))
+    )
+    calm = sv.stream_check(lambda text: "3" not in text, "no three")
+    result = await sv.Pipeline(sv.IterableBackend(lambda _: endless), requirements=[calm]).run("go")
+    assert (result.text, disposed) == ("0. 1. 2.", [1])
+
+
+async def test_what_an_observable_fails_with_ends_the_run():
+    backend = sv.IterableBackend(lambda _: reactivex.throw(OSError("gone")))
+    with pytest.raises(OSError, match="gone"):
+        await sv.Pipeline(backend).run("go")
 
 
 async def test_a_generator_that_blocks_does_not_block_the_loop_and_is_closed():

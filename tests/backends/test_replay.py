@@ -5,8 +5,8 @@ import pytest
 import streamval as sv
 from streamval.errors import BackendError
 from streamval.sinks import JSONL
+from streamval.testing import run_virtually
 from tests.support.sources import Judge, fails_on
-from tests.support.virtual_time import run_virtually
 
 
 async def said(backend, prompt="go", **fields):

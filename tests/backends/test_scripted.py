@@ -4,7 +4,7 @@ import pytest
 
 import streamval as sv
 from streamval.errors import BackendError, UsageError
-from tests.support.virtual_time import run_virtually
+from streamval.testing import run_virtually
 
 
 async def said(backend, prompt="go", **fields):

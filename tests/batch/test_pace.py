@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from streamval.batch.pace import CALM, LONGEST_PAUSE, LOWEST, Pace
-from tests.support import virtual_time
+from streamval.testing import virtual_time
 
 TICK = 1e-6
 

@@ -1,6 +1,5 @@
 """The laws that every chunker keeps, over adversarial text."""
 
-import copy
 import random
 
 import pytest
@@ -17,6 +16,7 @@ from streamval.chunkers import (
     WordChunker,
 )
 from streamval.errors import ChunkerError, DeltaTypeError, UsageError
+from streamval.testing import check_chunker, check_chunker_cost
 from tests.fuzz.sliced import EMOJI, chunker_difference
 
 CHUNKERS = {
@@ -66,6 +66,9 @@ PIECES = [
 texts = st.one_of(st.lists(st.sampled_from(PIECES), max_size=30).map("".join), st.text(max_size=60))
 
 
+TOKENS = ["word ", "aaaa", "Mr. ", "3.14 ", "- x\n", "“a. b ", "```\n\n", '"a b', "{", "[[1"]
+
+
 def cut(chunker, deltas):
     chunks = []
     for delta in deltas:
@@ -95,25 +98,8 @@ def sliced(text, sizes):
 @settings(max_examples=150, deadline=None)
 def test_the_same_chunks_however_the_text_is_sliced_each_verbatim(name, text, sizes):
     make = CHUNKERS[name]
-    whole = cut(make(), [text])
-    assert cut(make(), sliced(text, sizes)) == whole
-    assert cut(make(), list(text)) == whole
-    assert "".join(chunk.separator + chunk.text for chunk in whole) == text.rstrip()
-    for index, chunk in enumerate(whole):
-        assert chunk.index == index
-        assert chunk.text == text[chunk.start : chunk.end] != ""
-
-
-@pytest.mark.parametrize("name", CHUNKERS)
-@given(text=texts, at=st.integers(0, 60))
-@settings(max_examples=50, deadline=None)
-def test_a_copy_goes_on_from_there_without_touching_the_original(name, text, at):
-    original = CHUNKERS[name]()
-    begun = original.feed(text[:at])
-    twin = copy.copy(original)
-    rest = cut(twin, [text[at:]])
-    assert begun + rest == cut(CHUNKERS[name](), [text])
-    assert begun + cut(original, [text[at:]]) == begun + rest
+    assert cut(make(), sliced(text, sizes)) == cut(make(), [text])
+    check_chunker(make, [text])
 
 
 @pytest.mark.parametrize("name", [name for name in CHUNKERS if "bounded" in name])
@@ -126,30 +112,8 @@ def test_max_chars_bounds_every_chunk(name, text):
 
 
 @pytest.mark.parametrize("name", [name for name in CHUNKERS if "bounded" not in name])
-@pytest.mark.parametrize(
-    "token", ["word ", "aaaa", "Mr. ", "3.14 ", "- x\n", "“a. b ", "```\n\n", '"a b', "{", "[[1"]
-)
-def test_cost_is_linear_even_where_no_boundary_comes(name, token):
-    """Counted in characters that are joined or searched again, not in seconds."""
-    import sys
-
-    def work(tokens):
-        calls = 0
-
-        def count(frame, event, arg):
-            nonlocal calls
-            calls += 1
-
-        chunker = CHUNKERS[name]()
-        sys.setprofile(count)
-        try:
-            for _ in range(tokens):
-                chunker.feed(token)
-        finally:
-            sys.setprofile(None)
-        return calls / tokens
-
-    assert work(2000) <= 1.3 * work(500)
+def test_cost_is_linear_even_where_no_boundary_comes(name):
+    check_chunker_cost(CHUNKERS[name], TOKENS)
 
 
 @pytest.mark.parametrize("name", CHUNKERS)

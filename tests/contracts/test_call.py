@@ -186,7 +186,7 @@ def test_a_graceful_end_of_pre_does_not_go_on_with_a_bad_input():
 
 async def test_a_cancelled_call_closes_the_backend_and_does_not_go_on():
     class Hangs(Spoken):
-        def deltas_of(self, request):
+        def script_of(self, request):
             return ['{"text"', asyncio.Event().wait]
 
     backend = Hangs()

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import pytest
+from pydantic import Field
 
 import streamval as sv
 from streamval import Expression, contract
@@ -128,3 +131,76 @@ def test_nothing_is_left_over_from_the_call_before():
     assert expression(Q).text == "fallback"
     assert expression.contract_result is None
     assert expression.contract_exception is not None
+
+
+class Asked(sv.LLMDataModel):
+    n: int = Field(description="How many there are to be.")
+
+
+class Given(sv.LLMDataModel):
+    words: list[str] = Field(description="The words.")
+
+
+def test_descriptions_of_the_input_and_options_of_the_call_reach_the_model():
+    backend = Spoken('{"words": ["one"]}')
+
+    @sv.contract(backend=backend)
+    class Words(sv.Expression):
+        prompt = "Give words."
+
+        def forward(self, asked: Asked, **more) -> Given:
+            assert more == {"temperature": 0.25}
+            return self.contract_result
+
+    assert Words()(Asked(n=1), temperature=0.25).words == ["one"]
+    (request,) = backend.requests
+    assert "How many there are to be." in request.messages[-1].content
+    assert "The words." in request.messages[-1].content
+    assert request.options["temperature"] == 0.25
+
+
+@pytest.mark.parametrize("said", ['{"value": null}', '{"value": {"words": []}}'])
+def test_an_output_may_be_optional(said):
+    @sv.contract(backend=sv.ScriptedBackend(said))
+    class Maybe(sv.Expression):
+        prompt = "Give words, or nothing."
+
+        def forward(self, asked: Asked) -> Given | None:
+            return self.contract_result
+
+    made = Maybe()
+    result = made(Asked(n=0))
+    assert made.contract_successful
+    assert result == (None if "null" in said else Given(words=[]))
+
+
+def test_what_a_call_came_to_can_be_set():
+    @sv.contract(backend=sv.ScriptedBackend("no JSON"), remedy_retry_params={"tries": 0})
+    class Mended(sv.Expression):
+        prompt = "Give words."
+
+        def forward(self, asked: Asked) -> Given:
+            assert not self.contract_successful
+            self.contract_result = Given(words=["mended"])
+            self.contract_successful, self.contract_exception = True, None
+            return self.contract_result
+
+    made = Mended()
+    assert made(Asked(n=1)).words == ["mended"]
+    assert (made.contract_successful, made.contract_exception) == (True, None)
+
+
+def test_verbose_shows_something_where_logging_is_not_set_up():
+    code = """
+import streamval as sv
+@sv.contract(backend=sv.ScriptedBackend('{"value": 3}'), verbose=True)
+class Three(sv.Expression):
+    prompt = "Give three."
+    def forward(self, n: int) -> int:
+        return self.contract_result
+print(Three()(1))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "3\n"
+    assert "Give three." in done.stderr
+    assert "output passed" in done.stderr

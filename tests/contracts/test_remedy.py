@@ -1,8 +1,8 @@
 """Tests of `streamval.contracts.remedy`."""
 
 from streamval import Expression, contract
+from streamval.testing import run_virtually
 from tests.support.contracts import NOW, Answer, Q, Question, answer, made, refuses, says
-from tests.support.virtual_time import run_virtually
 
 
 def prompts(backend):

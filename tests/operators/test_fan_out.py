@@ -11,8 +11,8 @@ import streamval as sv
 from streamval import Chunk, bridge
 from streamval.errors import UsageError, ValidatorError, ValidatorTimeoutError
 from streamval.operators import cancel_on_fail, chunk, fan_out, merge_tri_state, release
+from streamval.testing import run_virtually
 from tests.support.sources import Judge, PlainJudge, fails_on
-from tests.support.virtual_time import run_virtually
 
 WORDS = [Chunk(word, n, n * 4, n * 4 + 3, " ") for n, word in enumerate(["one", "two", "six"])]
 

@@ -1,6 +1,7 @@
 """Tests of `streamval.operators.validate`: it is the operators composed, with one observable in place of three."""
 
 import asyncio
+from functools import partial
 
 import pytest
 import reactivex
@@ -11,10 +12,10 @@ import streamval as sv
 from streamval import bridge
 from streamval.errors import UsageError
 from streamval.operators import cancel_on_fail, chunk, fan_out, merge_tri_state, release, validate
+from streamval.testing import run_virtually
 from streamval.validation import Check
 from streamval.validation.release import ReleaseOrder
 from tests.support.sources import Judge, PlainJudge, Spoken
-from tests.support.virtual_time import run_virtually
 
 STATES = st.sampled_from(["pass", "pass", "pass", "pass", "unknown", "fail"])
 
@@ -103,7 +104,8 @@ def composed(requirements):
 @settings(max_examples=300, deadline=None)
 @given(scenarios())
 def test_it_is_the_three_operators_composed(scenario):
-    assert judged_by(validate, *scenario) == judged_by(composed, *scenario)
+    judges_chunks = partial(validate, final=False)
+    assert judged_by(judges_chunks, *scenario) == judged_by(composed, *scenario)
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,8 +7,8 @@ import pytest
 import streamval as sv
 from streamval.errors import UsageError
 from streamval.operators import rewrite
+from streamval.testing import run_virtually
 from tests.support.sources import Spoken
-from tests.support.virtual_time import run_virtually
 
 
 async def test_a_pipeline_judges_by_the_requirements_of_its_repair():

@@ -34,9 +34,3 @@ def test_a_format_is_one_more_requirement_the_last_one():
     assert checked.schema.type is Model
     assert checked.requirements[-1].schema is checked.schema
     assert settings().schema is None
-
-
-def test_operators_are_noticed():
-    assert not settings().has_operators
-    assert settings(delta_operators=[lambda source: source]).has_operators
-    assert settings(chunk_operators=[lambda source: source]).has_operators

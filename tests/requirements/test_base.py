@@ -67,3 +67,11 @@ def test_simple_validate_fails_where_there_is_no_output():
 def test_wrong_options_are_refused(options, says):
     with pytest.raises(UsageError, match=says):
         sv.Requirement("x", **options)
+
+
+def test_simple_validate_has_a_reason_for_a_bare_false():
+    short = sv.simple_validate(lambda text: len(text) < 3, reason="too long")
+    assert short(sv.types.Context().with_output("long")).reason == "too long"
+    assert short(sv.types.Context().with_output("ok")).reason is None
+    own = sv.simple_validate(lambda text: (False, "of its own"), reason="too long")
+    assert own(sv.types.Context().with_output("x")).reason == "of its own"

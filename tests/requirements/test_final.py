@@ -6,9 +6,9 @@ import pytest
 
 import streamval as sv
 from streamval.errors import ValidatorTimeoutError
+from streamval.testing import run_virtually
 from tests.support.requirements import letter
 from tests.support.sources import Judge, Spoken
-from tests.support.virtual_time import run_virtually
 
 
 async def test_the_timeout_of_a_wrapped_requirement_holds():

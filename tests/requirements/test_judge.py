@@ -83,7 +83,7 @@ async def test_the_original_does_not_keep_the_output():
 @pytest.mark.parametrize(
     ("answer", "passed", "reason", "error"),
     [
-        (["yes"], True, None, None),
+        (["yes"], True, "yes", None),
         (["no"], False, "judged not to meet: be kind", None),
         (["No, ", "it shouts."], False, "judged not to meet: be kind (it shouts.)", None),
         (["n"], False, "judged not to meet: be kind", None),

@@ -7,10 +7,10 @@ import pytest
 
 import streamval as sv
 from streamval.errors import UsageError, ValidatorError
+from streamval.testing import run_virtually
 from tests.support.openai_server import openai_server
 from tests.support.requirements import Answers
 from tests.support.sources import Spoken
-from tests.support.virtual_time import run_virtually
 
 
 async def test_a_streaming_judge_is_asked_about_the_chunks_that_matter():
@@ -136,3 +136,15 @@ async def test_litellm_asks_the_adapter_of_a_real_server(how, asked):
 def test_an_adapter_needs_a_description():
     with pytest.raises(UsageError, match="description"):
         sv.requirements.ALoraRequirement("")
+
+
+async def test_the_words_of_a_judge_are_kept_on_a_pass_too():
+    result = await sv.LLMaJRequirement("It is kind.").validate(
+        sv.ScriptedBackend("Yes.\nIt is."), sv.types.Context().with_output("Thank you.")
+    )
+    assert (bool(result), result.reason) == (True, "Yes.")
+
+
+def test_which_of_them_asks_an_adapter():
+    assert sv.LLMaJRequirement("kind").use_aloras is False
+    assert sv.requirements.ALoraRequirement("kind").use_aloras is True

@@ -84,7 +84,7 @@ async def test_a_repair_never_keeps_the_beginning_of_a_value_that_failed(size, c
     bad, good = '{"name": "Rome", "people": -3, "x": 1}', '{"name": "Rome", "people": 3}'
 
     class Continues(Spoken):
-        def deltas_of(self, request):
+        def script_of(self, request):
             text = bad if request.attempt == 1 else good.removeprefix(request.prefix or "")
             return [text[n : n + size] for n in range(0, len(text), size)]
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from streamval.serve.configuration import ServedModel
 from streamval.serve.exchange import Exchange
+from streamval.testing import run_virtually
 from streamval.wire.openai_chat import read_request
-from tests.support.virtual_time import run_virtually
 from tests.view.test_run_view import a_pipeline
 
 

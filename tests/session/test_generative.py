@@ -197,3 +197,44 @@ async def test_preconditions_are_asked_where_the_generation_goes():
         m, text="x", precondition_requirements=[Looks()], model_options={"api_base": "http://there"}
     )
     assert asked == [{"api_base": "http://there"}]
+
+
+def test_a_context_and_a_backend_in_place_of_a_session():
+    backend = sv.ScriptedBackend('{"result": "Dear Ann"}')
+
+    @sv.generative
+    def letter_to(name: str) -> str:
+        """Write a letter."""
+
+    value, ctx = letter_to(context=sv.types.ChatContext(), backend=backend, name="Ann")
+    assert value == "Dear Ann"
+    assert "Dear Ann" in str(ctx.last_output())
+    with pytest.raises(UsageError, match="context= and backend="):
+        letter_to(backend=backend, name="Ann")
+
+
+async def test_an_async_function_with_a_context_returns_both():
+    @sv.generative
+    async def letter_to(name: str) -> str:
+        """Write a letter."""
+
+    value, ctx = await letter_to(
+        context=sv.types.SimpleContext(), backend=sv.ScriptedBackend('{"result": "Hi"}'), name="B"
+    )
+    assert (value, ctx.last_output() is not None) == ("Hi", True)
+
+
+def test_a_return_type_for_type_checkers_alone_is_said_to_be_unknown():
+    def price(item: "Unknown", count: int) -> "Decimal":  # noqa: F821
+        """Price an item."""
+
+    with pytest.warns(UserWarning, match=r"price is not known when the program runs.*Decimal"):
+        priced = sv.generative(price)
+    m = sv.start_session(sv.ScriptedBackend('{"result": [1, "any"]}'))
+    assert priced(m, item="x", count=2) == [1, "any"]
+
+    def known(item: "Unknown") -> "list[int]":  # noqa: F821
+        """Count."""
+
+    m = sv.start_session(sv.ScriptedBackend('{"result": [1]}'))
+    assert sv.generative(known)(m, item="x") == [1]

@@ -195,3 +195,46 @@ async def test_a_run_that_breaks_leaves_no_empty_turn():
     with pytest.raises(sv.errors.StreamBrokenError):
         await m.stream_instruct("Go.")
     assert m.ctx.messages == ()
+
+
+def test_act_and_instruct_take_a_block_as_it_is():
+    backend = Spoken("Fine.")
+    m = sv.start_session(backend)
+    block = sv.types.CBlock("Say {{this}} as it is.")
+    assert str(m.act(block)) == "Fine."
+    assert m.act(block, return_sampling_results=True).value == "Fine."
+    assert str(m.instruct(block, user_variables={"this": "that"})) == "Fine."
+    assert {request.messages[-1].content for request in backend.requests} == {block.value}
+
+
+def test_an_action_is_judged_without_its_requirements_in_the_prompt():
+    backend = Spoken(["Bad!"], ["Good."])
+    m = sv.start_session(backend)
+    calm = sv.stream_check(lambda text: (not text.endswith("!"), "it shouts"), "stay calm")
+    assert str(m.act("Say it.", requirements=[calm])) == "Good."
+    assert backend.requests[0].messages[-1].content == "Say it."
+
+
+def test_a_repair_of_an_instruction_says_what_failed_and_why():
+    backend = Spoken(["Bad!"], ["Good."])
+    m = sv.start_session(backend)
+    calm = sv.stream_check(lambda text: (not text.endswith("!"), "it shouts"), "stay calm")
+    assert str(m.instruct("Say it.", requirements=[calm])) == "Good."
+    (asked,) = m.last_prompt()
+    assert asked["role"] == "user"
+    assert "- stay calm: it shouts" in asked["content"]
+    assert asked["content"].endswith("Say it.")
+
+
+def test_the_last_prompt_is_the_whole_conversation():
+    m = sv.start_session(Spoken("Hello."), sv.types.ChatContext())
+    assert m.last_prompt() is None
+    m.chat("Hi.")
+    m.chat("And now?")
+    assert [turn["content"] for turn in m.last_prompt()] == ["Hi.", "Hello.", "And now?"]
+
+
+def test_a_component_is_rendered_for_a_model():
+    task = sv.types.Instruction("Write to {{name}}.", ["Be kind."], {"name": "Ann"})
+    assert sv.types.render(task).endswith("Write to Ann.")
+    assert sv.types.render(sv.types.CBlock("as it is")) == "as it is"

@@ -247,7 +247,7 @@ async def test_the_thunk_knows_its_generation():
     _, result = await started("One. ", end)
     await result.acomplete()
     known = result.as_thunk.generation
-    assert (known.model, known.finish_reason, known.cancelled) == ("spoken", "length", False)
+    assert (known.model, known.finish_reason, known.cancelled) == ("faulty", "length", False)
     assert known.usage == sv.types.Usage(7, 3, source="backend")
 
 
@@ -283,3 +283,45 @@ async def test_cancelled_while_it_begins():
     with pytest.raises(asyncio.CancelledError):
         await beginning
     assert backend.opened == backend.closed
+
+
+def sixty():
+    """Sixty deltas, one a turn of the loop."""
+    return Spoken(*[part for n in range(60) for part in (f"This is {n}. ", 0)])
+
+
+@pytest.mark.parametrize("how", ["left", "dropped", "dropped while events are read"])
+async def test_left_or_dropped_it_closes_its_backend(how):
+    backend = sixty()
+
+    async def read_two():
+        result = await sv.stream_with_chunking("go", backend, sv.types.SimpleContext())
+        items = result.events() if "events" in how else result.astream()
+        if how == "left":
+            async with result:
+                await anext(items)
+                await anext(items)
+            assert backend.closed == 1
+        else:
+            await anext(items)
+            del result
+            await anext(items)  # what is being read is not dropped yet
+
+    await read_two()
+    while not backend.closed:
+        await asyncio.sleep(0)
+    assert backend.said < 30
+
+
+async def test_an_output_that_a_backend_had_computed_before_is_refused_at_the_call():
+    class Cached(sv.Backend):
+        model = "cached"
+
+        async def stream(self, request):
+            yield "never"
+
+        async def generate_from_context(self, action, ctx, **_):
+            return sv.types.ModelOutputThunk("From the cache."), ctx
+
+    with pytest.raises(UsageError, match="computed already"):
+        await sv.stream_with_chunking("go", Cached(), sv.types.SimpleContext())

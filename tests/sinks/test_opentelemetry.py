@@ -73,12 +73,12 @@ async def test_a_span_a_run_an_attempt_and_a_judgement():
     spans = {span.name: [] for span in exported.spans}
     for span in exported.spans:
         spans[span.name].append(span)
-    (run,), (first, second) = spans["streamval.run"], spans["chat spoken"]
+    (run,), (first, second) = spans["streamval.run"], spans["chat faulty"]
     assert run.parent.span_id == mine.get_span_context().span_id
     for attempt in (first, second):
         assert attempt.parent.span_id == run.context.span_id
         assert attempt.kind is trace.SpanKind.CLIENT
-        assert attempt.attributes["gen_ai.request.model"] == "spoken"
+        assert attempt.attributes["gen_ai.request.model"] == "faulty"
         assert attempt.attributes["gen_ai.operation.name"] == "chat"
         assert attempt.attributes["gen_ai.response.time_to_first_chunk"] >= 0
     assert [judge.attributes["gen_ai.evaluation.score.label"] for judge in spans["judge"]] == [
@@ -104,7 +104,7 @@ async def test_a_span_a_run_an_attempt_and_a_judgement():
 async def test_an_evaluation_event_for_each_verdict_in_the_span_of_its_attempt(emit_verdicts):
     exported = Exported()
     await driven(exported, repaired(emit_verdicts=emit_verdicts))
-    attempts = [span for span in exported.spans if span.name == "chat spoken"]
+    attempts = [span for span in exported.spans if span.name == "chat faulty"]
     assert [
         (
             event.event_name,
@@ -202,7 +202,7 @@ async def test_a_clock_that_leaps_makes_no_negative_times(stamps):
     for n, event in enumerate(events.events):
         exported.sink(event.model_copy(update={"timestamp": stamps[n > 3]}))
     assert all(span.start_time <= span.end_time for span in exported.spans)
-    assert {span.name for span in exported.spans} == {"streamval.run", "chat spoken", "judge"}
+    assert {span.name for span in exported.spans} == {"streamval.run", "chat faulty", "judge"}
     assert all(point.min >= 0 for point in exported.metrics["gen_ai.client.operation.duration"])
 
 

@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 import streamval as sv
 from streamval.errors import StreamBrokenError, UsageError
+from streamval.testing import run_virtually
 from tests.support.sources import Judge, Spoken, fails_on
-from tests.support.virtual_time import run_virtually
 
 
 async def frames(run, **options):

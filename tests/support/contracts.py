@@ -30,7 +30,7 @@ def says(*answers):
     """A backend with an answer an attempt, and the last one for good."""
 
     class Says(Spoken):
-        def deltas_of(self, request):
+        def script_of(self, request):
             text = answers[min(len(self.requests), len(answers)) - 1]
             if not isinstance(text, str):
                 return [text]

@@ -30,6 +30,7 @@ PARTS = {
     "batch": "Many prompts",
     "session": "Sessions",
     "contracts": "Contracts",
+    "testing": "Tests of your own",
     "types": "What flows",
     "validation": "Verdicts",
     "events": "Events",
@@ -142,6 +143,7 @@ def main(folder: Path) -> None:
         "nav": [
             {"streamval": "index.md"},
             {"Promises": "promises.md"},
+            {"Schedulers, threads and demand": "streams.md"},
             {"Notebooks": notebooks(pages)},
             {"Reference": reference(pages)},
             {"Contributing": "contributing.md"},

@@ -26,14 +26,14 @@ async def test_pipeline_run_result_and_attempt():
     pipeline, result = await results()
     run = pipeline.start("go")
     drawn = re.search(
-        r'base64,([^"]+)" alt="spoken, cut by sentence, judged by', pipeline._repr_html_()
+        r'base64,([^"]+)" alt="faulty, cut by sentence, judged by', pipeline._repr_html_()
     )
     diagram = base64.b64decode(drawn[1]).decode()
     assert EVIL not in diagram
     assert "merge" in diagram
     assert "continue or restart, up to 3 attempts in all" in diagram
     assert "not started" in run._repr_html_()
-    assert repr(run) == "<Run of 'spoken': not started, 0 characters>"
+    assert repr(run) == "<Run of 'faulty': not started, 0 characters>"
     await run
     assert "over" in run._repr_html_()
     assert "<del>" in result._repr_html_()
@@ -70,7 +70,9 @@ def test_a_chunk_with_its_verdicts():
     made = check._repr_html_()
     for said in ("chunk 3, 10 to 14", "lane 0", "fail: &lt;script", "cut off"):
         assert said in made
-    assert "the whole output" in sv.validation.Check(None, "pass")._repr_html_()
+    whole = sv.validation.Check(None, "fail", (sv.ValidationResult(False, reason="<b>no"),))
+    assert "the whole output" in whole._repr_html_()
+    assert "fail: &lt;b&gt;no" in whole._repr_html_()
     assert "lane 1" in sv.validation.Verdict(1, CHUNK, fail)._repr_html_()
     assert EVIL not in made + CHUNK._repr_html_()
 

@@ -15,9 +15,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 import streamval as sv
 from streamval.errors import RunError
+from streamval.testing import run_virtually
 from streamval.view.patch import patched
 from tests.support.sources import PlainJudge, Spoken, fails_on
-from tests.support.virtual_time import run_virtually
 
 
 class Page:
@@ -100,7 +100,7 @@ async def test_a_run_that_breaks_off_leaves_a_picture_that_says_so():
         await run
     assert "OSError: &lt;b&gt;gone&lt;/b&gt;" in live.picture()
     assert "<script" not in live.picture()
-    assert repr(live) == "<LiveRun of 'spoken': error>"
+    assert repr(live) == "<LiveRun of 'faulty': error>"
 
 
 def test_a_program_that_has_not_installed_it_is_told_what_to_do():

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import streamval as sv
+from streamval.testing import run_virtually
 from streamval.view import RunView
 from streamval.view.labels import taken_back
 from streamval.view.patch import patch, patched
 from tests.support.sources import PlainJudge, Spoken, fails_on, watch
-from tests.support.virtual_time import run_virtually
 
 
 class Person(BaseModel):

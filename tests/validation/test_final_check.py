@@ -1,10 +1,11 @@
-"""Tests of `streamval.pipeline.final_check`."""
+"""Tests of `streamval.validation.final_check`."""
 
 import pytest
 
 import streamval as sv
-from streamval.pipeline.final_check import failures_of, final_check
 from streamval.types.thunk import GenerationMetadata
+from streamval.validation.final_check import final_check
+from streamval.validation.verdicts import failures_of
 
 CTX = sv.types.Context().with_output("One.")
 NEVER = sv.Requirement("never", lambda ctx: sv.ValidationResult(False, reason="no", error="broken"))
@@ -12,13 +13,14 @@ ALWAYS = sv.Requirement("always", lambda ctx: True)
 
 
 async def test_each_requirement_that_fails_is_a_failure_with_its_lane():
-    failures, validations = await final_check(
+    check = await final_check(
         [ALWAYS, NEVER], sv.ScriptedBackend("x"), CTX, GenerationMetadata("m")
     )
-    assert [(one.requirement, one.reason, one.lane, one.chunk_index) for one in failures] == [
+    assert [(one.requirement, one.reason, one.lane, one.chunk_index) for one in check.failures] == [
         ("never", "no (broken)", 1, None)
     ]
-    assert [bool(one) for one in validations] == [True, False]
+    assert (check.chunk, check.success) == (None, "fail")
+    assert [bool(one) for one in check.results] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -29,9 +31,9 @@ async def test_of_an_answer_that_was_refused_no_requirement_is_asked(reason, say
     known = GenerationMetadata(
         "m", finish_reason=reason, refusal="No, thanks." * (reason[0] == "r")
     )
-    failures, validations = await final_check([NEVER], sv.ScriptedBackend("x"), CTX, known)
-    assert says in failures[0].reason
-    assert validations is None
+    check = await final_check([NEVER], sv.ScriptedBackend("x"), CTX, known)
+    assert says in check.failures[0].reason
+    assert check.results == ()
 
 
 def test_a_lane_that_was_cut_off_has_not_failed():

@@ -1,0 +1,218 @@
+"""Observables whose time operators run on the event loop, and not on threads of reactivex."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from inspect import iscoroutinefunction
+from threading import get_ident, local
+from typing import Any, TypeVar
+
+from reactivex import Observable
+from reactivex import operators as ops
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
+from reactivex.scheduler import CurrentThreadScheduler
+from reactivex.scheduler.eventloop import AsyncIOScheduler
+
+from streamval.aio.tasks import loop_or_none
+from streamval.errors import UsageError
+
+T = TypeVar("T")
+
+
+class _Awaited(local):
+    """Of each thread, as an observable is subscribed to at once."""
+
+    now = False
+
+
+_awaited = _Awaited()
+
+
+def is_awaited() -> bool:
+    """Return whether an observable is being subscribed to by ``await``, which waits for its end."""
+    return _awaited.now
+
+
+class LoopScheduler(AsyncIOScheduler):
+    """A scheduler whose timers and clock are the loop's. The clock of `AsyncIOScheduler` is the wall's.
+
+    What is due at once runs at once, as in Rx: `ops.start_with` subscribes to its source before ``subscribe`` returns,
+    and so loses nothing of a hot one. Timers may be set and cancelled from any thread, and wake the loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._home = get_ident()
+        self._began = super().now - timedelta(seconds=loop.time())
+
+    @property
+    def now(self) -> datetime:
+        """The time of the loop, from the wall's clock when this was made."""
+        return self._began + timedelta(seconds=self._loop.time())
+
+    def schedule(self, action: Any, state: Any = None) -> DisposableBase:
+        """Run an action now, behind what is running."""
+
+        def run(_: SchedulerBase, state: Any = None) -> DisposableBase | None:
+            return self.invoke_action(action, state)
+
+        return CurrentThreadScheduler.singleton().schedule(run, state)
+
+    def schedule_relative(self, duetime: Any, action: Any, state: Any = None) -> DisposableBase:
+        """Run an action after some time, and for 0 seconds in the next turn of the loop."""
+        seconds, done = self.to_seconds(duetime), SingleAssignmentDisposable()
+        timer: asyncio.Handle | None = None
+
+        def fire() -> None:
+            done.disposable = self.invoke_action(action, state)
+
+        def start() -> None:
+            nonlocal timer
+            if not done.is_disposed:
+                loop = self._loop
+                timer = loop.call_later(seconds, fire) if seconds > 0 else loop.call_soon(fire)
+
+        def cancel() -> None:
+            if timer is not None:
+                timer.cancel()
+
+        self._at_home(start)
+        return CompositeDisposable(done, Disposable(lambda: self._at_home(cancel)))
+
+    def _at_home(self, call: Callable[[], None]) -> None:
+        if get_ident() == self._home:
+            call()
+        else:
+            call_threadsafe(self._loop, call)
+
+
+def call_threadsafe(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., None], *items: Any
+) -> None:
+    """Call back on a loop, from any thread. A loop that is closed has nothing left to be told."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call, *items)
+
+
+def loop_scheduler() -> SchedulerBase | None:
+    """Return a scheduler of the running event loop; `None` where none is running."""
+    loop = loop_or_none()
+    return None if loop is None else LoopScheduler(loop)
+
+
+class Crossing:
+    """Makes calls on the loop that runs here, in their order, from whichever thread they come.
+
+    A call from another thread wakes the loop. Where no loop is running, a function is called as it is.
+
+    Args:
+        failed: Called with what a call that came from another thread raises.
+    """
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._loop, self._home = loop_or_none(), get_ident()
+        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._failed = failed
+
+    def over(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Return a function that makes the call on the loop."""
+        loop, home, waiting = self._loop, self._home, self._waiting
+        if loop is None:
+            return call
+
+        def called(*items: Any) -> None:
+            if not waiting and get_ident() == home:
+                call(*items)
+            else:  # behind what waits, also from home
+                waiting.append((call, items))
+                call_threadsafe(loop, self._next)
+
+        return called
+
+    def close(self) -> None:
+        """Drop the calls that wait."""
+        self._waiting.clear()
+
+    def _next(self) -> None:
+        if self._waiting:
+            call, items = self._waiting.popleft()
+            try:
+                call(*items)
+            except BaseException as error:
+                self._failed(error)
+
+
+class OnLoop(Observable[T]):
+    """An observable that is subscribed to with the running loop's scheduler, unless another is given.
+
+    Operators that are piped behind it are on the loop as well: `delay`, `sample`, `timeout`, `debounce`,
+    `buffer_with_time` and others take the scheduler of the subscription, and start a thread without one.
+
+    Args:
+        subscribe: As for an `Observable`.
+
+    Example:
+        >>> import threading
+        >>> from reactivex import operators as ops, of
+        >>> async def main():
+        ...     seen = []
+        ...     late = on_loop(of(1, 2)).pipe(ops.delay(0.01))
+        ...     late.subscribe(lambda item: seen.append((item, threading.current_thread().name)))
+        ...     await asyncio.sleep(0.1)
+        ...     return seen
+        >>> asyncio.run(main())
+        [(1, 'MainThread'), (2, 'MainThread')]
+    """
+
+    def __init__(
+        self, subscribe: Callable[[ObserverBase[T], SchedulerBase | None], DisposableBase]
+    ) -> None:
+        super().__init__(subscribe)
+
+    def _subscribe_core(
+        self, observer: ObserverBase[T], scheduler: SchedulerBase | None = None
+    ) -> DisposableBase:
+        return super()._subscribe_core(observer, scheduler or loop_scheduler())
+
+    def subscribe(self, on_next: Any = None, *more: Any, **named: Any) -> DisposableBase:
+        """Subscribe, as to any observable.
+
+        Raises:
+            UsageError: If `on_next` is a coroutine function: an observable does not await it.
+        """
+        if iscoroutinefunction(on_next) or iscoroutinefunction(getattr(on_next, "on_next", None)):
+            raise UsageError(
+                "on_next is a coroutine function, which an observable does not await; use "
+                "run.subscribe(…), or `async for item in bridge.iterate(observable)`"
+            )
+        return super().subscribe(on_next, *more, **named)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        _awaited.now = True
+        try:
+            last = self.pipe(ops.to_future())
+        finally:
+            _awaited.now = False
+        return last.__await__()  # type: ignore[no-any-return]
+
+    def __add__(self, other: Any) -> Any:
+        return on_loop(super().__add__(other))
+
+    def pipe(self, *operators: Callable[[Any], Any]) -> Any:
+        """Compose operators, each of which is on the loop."""
+        made: Any = self
+        for operator in operators:
+            made = on_loop(operator(made))
+        return made
+
+
+def on_loop(observable: Any) -> Any:
+    """Return an observable that is on the loop. What is not a plain `Observable` stays as it is."""
+    if type(observable) is not Observable:  # a ConnectableObservable, say, has methods of its own
+        return observable
+    return OnLoop(observable._subscribe_core)  # noqa: SLF001  no second observer an item

@@ -1,0 +1,13 @@
+from .faults import CUT as CUT
+from .faults import STALL as STALL
+from .faults import FaultyBackend as FaultyBackend
+from .judging import Judged as Judged
+from .judging import judge as judge
+from .laws import check_chunker as check_chunker
+from .laws import check_chunker_cost as check_chunker_cost
+from .marbles import chunks as chunks
+from .marbles import from_marbles as from_marbles
+from .marbles import to_marbles as to_marbles
+from .slicing import slicings as slicings
+from .virtual_time import VirtualTimeLoop as VirtualTimeLoop
+from .virtual_time import run_virtually as run_virtually
