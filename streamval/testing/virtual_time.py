@@ -40,6 +40,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
         selector.select = jump
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Wait for threads, whose time is real, and not virtual."""
+        await super().shutdown_default_executor()
+
     def time(self) -> float:
         """Return the virtual time, in seconds from 0."""
         return self._now
