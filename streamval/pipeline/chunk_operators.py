@@ -27,6 +27,9 @@ from streamval.types.chunks import Chunk
 EARLY = 64
 """Chunks that wait for operators which have not subscribed yet, before the source is paused."""
 
+MOST_WAITING = 1024
+"""Chunks that are kept until operators emit something for them: one that drops everything emits nothing."""
+
 
 class ChunkOperators:
     """Passes the chunks of all attempts through the user's operators.
@@ -116,6 +119,8 @@ class ChunkOperators:
                 self._gate.pause()
             return
         self._waiting.extend(one for one in item if isinstance(one, Chunk))
+        if len(self._waiting) > MOST_WAITING:  # its first and its last say what a string stands for
+            del self._waiting[1]
         self._is_inside = True
         try:
             self._subscription.inside(push)(*item)

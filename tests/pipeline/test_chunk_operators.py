@@ -11,6 +11,7 @@ import streamval as sv
 from streamval import bridge
 from streamval.errors import DeltaTypeError, UsageError
 from streamval.operators import stateful
+from streamval.pipeline.chunk_operators import ChunkOperators
 from streamval.testing import run_virtually
 from tests.support.sources import Judge, Spoken, types, watch
 
@@ -213,3 +214,20 @@ def test_slips_are_named_before_anything_starts(place):
         sv.Pipeline(backend, **{place: ops.take(1)})
     with pytest.raises(UsageError, match="must be a list of operators"):
         sv.Pipeline(backend, **{place: ["take"]})
+
+
+async def test_operators_that_drop_everything_keep_a_bounded_number_of_chunks(monkeypatch):
+    monkeypatch.setattr("streamval.pipeline.chunk_operators.MOST_WAITING", 10)
+    kept = []
+    most = ChunkOperators._push
+
+    def push(self, *what):
+        most(self, *what)
+        kept.append(len(self._waiting))
+
+    monkeypatch.setattr(ChunkOperators, "_push", push)
+    last = [ops.take_last(1), ops.map(lambda chunk: chunk.text)]
+    run = sv.Pipeline(Spoken(*["One. "] * 300), chunk_operators=last).start("go")
+    (chunk,) = [event.chunk() for event in await watch(run) if event.type == "chunk"]
+    assert max(kept) == 10
+    assert (chunk.text, chunk.index, chunk.start, chunk.end) == ("One.", 299, 0, 1499)
