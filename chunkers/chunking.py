@@ -11,6 +11,7 @@ from streamval.chunkers.base import Chunker, ChunkingStrategy
 from streamval.chunkers.delta import DeltaChunker
 from streamval.chunkers.strategy import StrategyChunker
 from streamval.errors import UsageError
+from streamval.types.channels import Channel
 
 Chunking: TypeAlias = "str | ChunkingStrategy | Chunker | Callable[[], Chunker] | None"
 """A value of `chunking=`: an alias, a strategy, a chunker (which is copied), a function that makes
@@ -66,6 +67,21 @@ def takes_audio(chunking: Chunking) -> bool:
         return False
     made = chunking if hasattr(chunking, "audio") else start_chunker(chunking)
     return bool(getattr(made, "audio", False))
+
+
+def chunking_on(channel: Channel, chunking: Chunking) -> Chunking:
+    """Return how a channel is cut, where the text is cut by `chunking`.
+
+    Reasoning is prose, also before JSON or sound. Calls of tools have a chunker of their own.
+
+    Example:
+        >>> chunking_on("reasoning", "word"), chunking_on("reasoning", "json")
+        ('word', 'sentence')
+    """
+    if channel == "text":
+        return chunking
+    is_prose = isinstance(chunking, str) and chunking != "json"
+    return chunking if chunking is None or is_prose else "sentence"
 
 
 def finer(inner: Chunking, outer: Chunking) -> bool:

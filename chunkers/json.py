@@ -9,6 +9,7 @@ from typing import Any
 from streamval.chunkers.base import PendingChunker, not_text
 from streamval.structured.json_events import JSONEvent, Reading, Root
 from streamval.structured.reader import JSONReader
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 
 
@@ -30,9 +31,11 @@ class JSONDelta(Chunk):
         end: int,
         separator: str = "",
         attempt: int = 1,
+        channel: Channel = "text",
+        call: int | None = None,
         reading: Reading | None = None,
     ) -> None:
-        Chunk.__init__(self, text, index, start, end, separator, attempt)
+        Chunk.__init__(self, text, index, start, end, separator, attempt, channel, call)
         self.__dict__["reading"] = reading
 
 
@@ -98,7 +101,7 @@ class JSONDeltaChunker:
         if not delta:
             return []
         end = self._start + len(delta)
-        chunk = JSONDelta(delta, self._index, self._start, end, "", 1, self._reader.read(delta))
+        chunk = JSONDelta(delta, self._index, self._start, end, reading=self._reader.read(delta))
         self._index += 1
         self._start = end
         return [chunk]

@@ -1,25 +1,35 @@
-"""`chunk`: deltas of text in, chunks out."""
+"""`chunk`: deltas in, chunks out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from reactivex import Observable
 
 from streamval.chunkers.base import shifted
-from streamval.chunkers.chunking import Chunking, check_chunking, start_chunker
+from streamval.chunkers.channels import ChannelChunker
+from streamval.chunkers.chunking import Chunking, check_chunking
 from streamval.operators.stateful import stateful
 from streamval.types.chunks import Chunk
+from streamval.types.deltas import Delta
 
 
 def chunk(
-    chunking: Chunking = "sentence", *, index: int = 0, start: int = 0, attempt: int = 1
-) -> Callable[[Observable[str]], Observable[Chunk]]:
-    """Cut a stream of text into chunks.
+    chunking: Chunking = "sentence",
+    *,
+    index: int = 0,
+    start: int = 0,
+    reasoning: tuple[int, int] = (0, 0),
+    attempt: int = 1,
+    tools: Collection[str] = (),
+    make: Callable[[], ChannelChunker] | None = None,
+) -> Callable[[Observable[Any]], Observable[Chunk]]:
+    """Cut a stream of strings, or of `Delta`s with all channels, into chunks.
 
     Each chunk comes out with the delta that completes it; the rest comes when the source
-    completes. An error of the source drops the fragment.
+    completes. Where the model goes on on another channel, the rest of the last one is a chunk. An error of the
+    source drops the fragment.
 
     Args:
         chunking: An alias (`"sentence"`, `"word"`, `"paragraph"`, `"line"`, `"markdown"`, `"json"`), a
@@ -27,7 +37,10 @@ def chunk(
             delta.
         index: Index of the first chunk, where the text continues earlier chunks.
         start: Offset of the first character, where the text continues earlier chunks.
+        reasoning: Index and offset of the first chunk of reasoning, where it continues earlier chunks.
         attempt: The number of the attempt, from 1.
+        tools: The names of the tools that may be called, so that a wrong name is known at once.
+        make: Makes the chunker of all channels, in place of one for `chunking` and `tools`.
 
     Returns:
         An operator; each subscription has a chunker of its own.
@@ -45,18 +58,21 @@ def chunk(
         <...>
     """
     check_chunking(chunking)
-    moved = (index, start, attempt) != (0, 0, 1)
+    moved = (index, start, reasoning, attempt) != (0, 0, (0, 0), 1)
+    by = {"text": (start, index), "reasoning": reasoning[::-1], "tool": (0, 0)}
 
     def start_cutting(emit: Callable[[Chunk], None]) -> Any:
-        chunker = start_chunker(chunking)
-        feed = chunker.feed
+        chunker = ChannelChunker.of(chunking, tools) if make is None else make()
+        feed_text, feed = chunker.text.feed, chunker.feed
 
         def emit_all(chunks: list[Chunk]) -> None:
             for found in chunks:
-                emit(shifted(found, start, index, attempt) if moved else found)
+                emit(shifted(found, *by[found.channel], attempt) if moved else found)
 
-        def on_next(delta: str) -> None:
-            if chunks := feed(delta):
+        def on_next(delta: Any) -> None:
+            # Most streams are strings alone.
+            is_plain = type(delta) is not Delta and chunker.channel == "text"
+            if chunks := feed_text(delta) if is_plain else feed(delta):
                 emit_all(chunks)
 
         return on_next, lambda: emit_all(chunker.flush())
@@ -66,7 +82,7 @@ def chunk(
 
 def chunk_by_sentence(
     *, lang: str | None = None, max_chars: int | None = None
-) -> Callable[[Observable[str]], Observable[Chunk]]:
+) -> Callable[[Observable[Any]], Observable[Chunk]]:
     """Cut text with a `SentenceChunker`; see `chunk`."""
     from streamval.chunkers.sentence import SentenceChunker  # only where used
 
@@ -75,7 +91,7 @@ def chunk_by_sentence(
 
 def chunk_by_word(
     *, max_chars: int | None = None
-) -> Callable[[Observable[str]], Observable[Chunk]]:
+) -> Callable[[Observable[Any]], Observable[Chunk]]:
     """Cut text with a `WordChunker`; see `chunk`."""
     from streamval.chunkers.word import WordChunker  # only where used
 
@@ -84,7 +100,7 @@ def chunk_by_word(
 
 def chunk_by_paragraph(
     *, max_chars: int | None = None
-) -> Callable[[Observable[str]], Observable[Chunk]]:
+) -> Callable[[Observable[Any]], Observable[Chunk]]:
     """Cut text with a `ParagraphChunker`; see `chunk`."""
     from streamval.chunkers.paragraph import ParagraphChunker  # only where used
 
@@ -93,7 +109,7 @@ def chunk_by_paragraph(
 
 def chunk_by_line(
     *, max_chars: int | None = None
-) -> Callable[[Observable[str]], Observable[Chunk]]:
+) -> Callable[[Observable[Any]], Observable[Chunk]]:
     """Cut text with a `LineChunker`; see `chunk`."""
     from streamval.chunkers.line import LineChunker  # only where used
 

@@ -17,18 +17,20 @@ from streamval import bridge
 from streamval.aio.on_loop import Crossing, OnLoop
 from streamval.aio.scope import scope
 from streamval.aio.tasks import loop_or_none
+from streamval.chunkers.tool import ToolChunk
 from streamval.operators.fan_out import subscribe_in
 from streamval.requirements.base import Requirement, as_requirements
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.context import SimpleContext
 from streamval.types.thunk import GenerationMetadata
 from streamval.types.transcript import Transcript
 from streamval.validation.fan import Fan, FanCallbacks
-from streamval.validation.final_check import final_check
-from streamval.validation.options import FanOptions, JudgingOptions
+from streamval.validation.final_check import as_read_by_rules, final_check
+from streamval.validation.options import Clones, FanOptions, JudgingOptions
 from streamval.validation.verdicts import Check, Verdict
 
-FinalCheck: TypeAlias = "Callable[[tuple[Requirement, ...]], Coroutine[Any, Any, Check]]"
+FinalCheck: TypeAlias = "Callable[[Clones], Coroutine[Any, Any, Check]]"
 """Judges the whole output by the clones that have judged its chunks without a failure."""
 
 
@@ -84,7 +86,7 @@ def validate(
             upstream, whole = SerialDisposable(), SerialDisposable()
             judge_whole, on_check = _start_final(final, judging, observer.on_next)
 
-            def ended(clones: tuple[Requirement, ...] | None) -> None:
+            def ended(clones: Clones | None) -> None:
                 if clones is None or judge_whole is None:
                     observer.on_completed()
                     return
@@ -119,21 +121,27 @@ def _start_final(
     """Return what judges the whole output of a subscription, if anything, and what takes its checks."""
     if final is not True:
         return final or None, emit
-    whole: Transcript[Any] | None = None
+    texts: dict[Channel, Transcript[Any]] = {}
 
     def on_check(check: Check) -> None:
-        nonlocal whole
-        if check.chunk is not None:
+        chunk = check.chunk
+        if isinstance(chunk, ToolChunk):
+            if chunk.whole is not None:
+                texts.setdefault("tool", Transcript("")).write(as_read_by_rules(chunk.whole))
+        elif chunk is not None:
+            whole = texts.get(chunk.channel)
             if whole is None:
-                whole = Transcript(check.chunk.text[:0])
-            whole.write(check.chunk.separator)
-            whole.write(check.chunk.text)
+                whole = texts[chunk.channel] = Transcript(chunk.text[:0])
+            whole.write(chunk.separator)
+            whole.write(chunk.text)
             whole.compact()
         emit(check)
 
-    async def judge(clones: tuple[Requirement, ...]) -> Check:
-        text = "" if whole is None else whole.getvalue()
-        ctx = (options.ctx or SimpleContext()).with_output(text)
-        return await final_check(clones, options.backend, ctx, GenerationMetadata())
+    async def judge(clones: Clones) -> Check:
+        written = {channel: whole.getvalue() for channel, whole in texts.items()}
+        ctx = options.ctx or SimpleContext()
+        return await final_check(
+            clones, options.backend, ctx, {"text": "", **written}, GenerationMetadata()
+        )
 
     return judge, on_check

@@ -31,10 +31,12 @@ from .events import EventAdapter as EventAdapter
 from .events import FullValidationEvent as FullValidationEvent
 from .events import PartialObjectEvent as PartialObjectEvent
 from .events import QuickCheckEvent as QuickCheckEvent
+from .events import ReasoningEvent as ReasoningEvent
 from .events import RetryEvent as RetryEvent
 from .events import StartedEvent as StartedEvent
 from .events import StreamingDoneEvent as StreamingDoneEvent
 from .events import TokenEvent as TokenEvent
+from .events import ToolCallEvent as ToolCallEvent
 from .events import VerdictEvent as VerdictEvent
 from .pipeline.instrument import instrument as instrument
 from .pipeline.pipeline import Pipeline as Pipeline
@@ -49,6 +51,7 @@ from .requirements.chunk_rule import stream_check as stream_check
 from .requirements.classifier import classifier as classifier
 from .requirements.limits import char_limit as char_limit
 from .requirements.limits import finished as finished
+from .requirements.limits import reasoning_limit as reasoning_limit
 from .requirements.limits import sentence_limit as sentence_limit
 from .requirements.limits import word_limit as word_limit
 from .requirements.llm_judge import LLMaJRequirement as LLMaJRequirement

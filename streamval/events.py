@@ -6,7 +6,8 @@ The order within one attempt::
       { token* verdict* quick_check chunk partial_object* }*
                                              a chunk whose check failed has no `chunk` event;
                                              verdicts come as they are ready, so those on later
-                                             chunks may come first
+                                             chunks may come first; a chunk of reasoning is a
+                                             `reasoning` event, a whole call of a tool a `tool_call`
     streaming_done, full_validation          natural end only
     retry                                    before each further attempt
     error                                    an exception ended the run
@@ -23,7 +24,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from streamval.types.audio import AudioChunk
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
+from streamval.types.messages import ToolCall
 from streamval.types.notebook import html_of
 from streamval.types.results import (
     Failure,
@@ -76,6 +79,10 @@ class StartedEvent(BaseEvent):
 class TokenEvent(BaseEvent):
     """A raw delta, before any check. Sent only where `emit_tokens=True`.
 
+    Attributes:
+        text: A piece of the answer, of the reasoning, or of a tool's name or arguments.
+        channel: Which of them.
+
     Example:
         >>> TokenEvent(run_id="r", attempt=1, text="Hi").text
         'Hi'
@@ -83,6 +90,7 @@ class TokenEvent(BaseEvent):
 
     type: Literal["token"] = "token"
     text: str
+    channel: Channel = "text"
 
 
 class QuickCheckEvent(BaseEvent):
@@ -93,7 +101,9 @@ class QuickCheckEvent(BaseEvent):
             with a chunking of its own still held back at the end of the stream.
         passed: False if any lane failed it.
         verdict: Fail beats unknown beats pass.
-        results: The result of each requirement, in order; `None` for a lane that was cut off.
+        results: The result of each requirement, in order; `None` for a lane that was cut off, or does not
+            judge this channel. A call where no tools were offered has one more, a failure.
+        channel: The channel of the chunk.
 
     Example:
         >>> QuickCheckEvent(run_id="r", attempt=1, chunk_index=0, passed=True, verdict="unknown", results=()).passed
@@ -105,6 +115,7 @@ class QuickCheckEvent(BaseEvent):
     passed: bool
     verdict: TriState
     results: tuple[PartialValidationResult | None, ...]
+    channel: Channel = "text"
 
 
 class VerdictEvent(BaseEvent):
@@ -120,6 +131,7 @@ class VerdictEvent(BaseEvent):
         reason: Why.
         seconds: The duration of the judgement. The time before it, in which the chunk waited because the
             lane was busy, is not included.
+        channel: The channel of the chunk.
 
     Example:
         >>> VerdictEvent(
@@ -136,6 +148,7 @@ class VerdictEvent(BaseEvent):
     verdict: TriState
     reason: str | None = None
     seconds: float
+    channel: Channel = "text"
 
 
 class ChunkEvent(BaseEvent):
@@ -169,6 +182,58 @@ class ChunkEvent(BaseEvent):
                 self.text, self.chunk_index, self.start, self.end, self.separator, self.attempt
             )
         return AudioChunk(self.audio, self.chunk_index, self.start, self.end, attempt=self.attempt)
+
+
+class ReasoningEvent(BaseEvent):
+    """A chunk of reasoning is delivered. Sent after its QuickCheckEvent, and only if that did not fail.
+
+    Not sent where the pipeline has ``reasoning="drop"``.
+
+    Attributes:
+        text: The chunk.
+        chunk_index: Its position in the reasoning, from 0.
+        start: Offset of its first character in the attempt's reasoning.
+        end: Offset just past the last one.
+        separator: The raw text between the chunk before and this one.
+
+    Example:
+        >>> ReasoningEvent(run_id="r", attempt=1, text="Let me see.", chunk_index=0, start=0, end=11, separator="").text
+        'Let me see.'
+    """
+
+    type: Literal["reasoning"] = "reasoning"
+    text: str
+    chunk_index: int
+    start: int
+    end: int
+    separator: str
+
+
+class ToolCallEvent(BaseEvent):
+    """A call of a tool is whole, and has passed. A later RetryEvent takes it back.
+
+    Attributes:
+        index: Which call of the answer this is, from 0.
+        id: The provider's id of the call; made here where it gave none.
+        name: The name of the tool.
+        arguments: The arguments, parsed.
+        raw: The arguments as the model wrote them.
+
+    Example:
+        >>> ToolCallEvent(run_id="r", attempt=1, index=0, id="c1", name="now", arguments={}, raw="{}").call().name
+        'now'
+    """
+
+    type: Literal["tool_call"] = "tool_call"
+    index: int
+    id: str
+    name: str
+    arguments: Any
+    raw: str
+
+    def call(self) -> ToolCall:
+        """Return the call itself."""
+        return ToolCall(self.index, self.id, self.name, self.arguments, self.raw)
 
 
 class PartialObjectEvent(BaseEvent):
@@ -228,7 +293,8 @@ class RetryEvent(BaseEvent):
         failures: Every requirement that failed, with its reason.
         mode: `"continue"` from the last good chunk, `"ask"` where the model was asked in words to continue
             from there, or `"restart"`.
-        keep_chunks: How many delivered chunks still stand; a UI discards the rest.
+        keep_chunks: How many delivered chunks of text still stand; a UI discards the rest, and all calls of tools.
+        keep_reasoning: The same for chunks of reasoning.
         closed_at: When the backend of the last attempt was closed, in Unix seconds; `None` where it
             was never opened.
 
@@ -242,6 +308,7 @@ class RetryEvent(BaseEvent):
     failures: tuple[Failure, ...]
     mode: Literal["continue", "restart", "ask"]
     keep_chunks: int
+    keep_reasoning: int = 0
     closed_at: float | None = None
 
 
@@ -307,6 +374,8 @@ Event = Annotated[
     | QuickCheckEvent
     | VerdictEvent
     | ChunkEvent
+    | ReasoningEvent
+    | ToolCallEvent
     | PartialObjectEvent
     | StreamingDoneEvent
     | FullValidationEvent

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -16,19 +16,21 @@ from streamval import bridge
 from streamval.backends.generation import Generation
 from streamval.backends.options import endpoint_options, stall_timeout_of
 from streamval.backends.secrets import masked
+from streamval.backends.tags import TagReader
 from streamval.chunkers.base import not_text
 from streamval.errors import UsageError
 from streamval.types.components import CBlock, Component, render
-from streamval.types.context import Context, Message
+from streamval.types.context import Context
 from streamval.types.deltas import Delta, content_of, note
+from streamval.types.messages import Message
 from streamval.types.text import Mender
 from streamval.types.thunk import GenerationMetadata, ModelOutputThunk
 
 Prompt: TypeAlias = (
-    "str | CBlock | Component | Message | Mapping[str, str] | Sequence[Message | Mapping[str, str]]"
+    "str | CBlock | Component | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]"
 )
 """A prompt: a text, a component, a message, or a conversation (a list of `Message` or of
-dicts with `role` and `content`)."""
+dictionaries of OpenAI's chat completions)."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,6 +41,10 @@ class GenerationRequest:
         messages: The conversation.
         prefix: Text that the output begins with; the backend generates only the continuation. `None` to
             generate the whole output.
+        reasoning_prefix: Reasoning that is over: the model goes on with its answer. `None` to let it reason. Only
+            a backend with `reasoning_tags` that can continue a prefix gets one, as a part of `prefix`.
+        tools: The tools that the model may call, as OpenAI's chat completions write them.
+        tool_choice: Whether it has to call one, in the same form; `None` to leave it to the model.
         format: A pydantic model that the output should be an instance of, or `None`.
         options: `temperature`, `seed`, `max_tokens` and other options of the backend.
         attempt: From 1.
@@ -46,14 +52,17 @@ class GenerationRequest:
 
     messages: tuple[Message, ...]
     prefix: str | None = None
-    format: type[Any] | None = None
+    reasoning_prefix: str | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
+    tool_choice: Any = None
+    format: Any = None
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     attempt: int = 1
 
     def __repr__(self) -> str:  # with the keys in the options masked
         return (
             f"GenerationRequest({self.messages!r}, prefix={self.prefix!r}, format={self.format!r}, "
-            f"options={masked(self.options)!r}, attempt={self.attempt})"
+            f"tools={len(self.tools)}, options={masked(self.options)!r}, attempt={self.attempt})"
         )
 
 
@@ -67,6 +76,8 @@ class Backend(ABC):
     Attributes:
         model: A name for events.
         supports_prefix: Whether it can continue `GenerationRequest.prefix`.
+        reasoning_tags: The tags between which its model writes its reasoning, in the text:
+            ``("<think>", "</think>")``. `None` where the server reports it apart, or there is none.
         can_judge: Whether its model can follow a judge's question. Where it cannot, a warning says so.
         options: Defaults for `GenerationRequest.options`.
         adapters: The low-rank adapters that can judge, by name, each with the options that
@@ -88,6 +99,7 @@ class Backend(ABC):
 
     model: str = ""
     supports_prefix: bool = False
+    reasoning_tags: tuple[str, str] | None = None
     can_judge: bool = True
     options_hold_keys: bool = True
     """Whether the options of a request may hold keys, which are then redacted. Not those of a stranger."""
@@ -130,6 +142,31 @@ class Backend(ABC):
             BackendError: If it cannot generate, or stops halfway.
         """
 
+    @property
+    def continues_reasoning(self) -> bool:
+        """Whether it can go on after reasoning that is over: it continues a prefix, and the tags are known."""
+        return self.supports_prefix and self.reasoning_tags is not None
+
+    def deltas(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
+        """Generate the output, as `stream` does, with the reasoning between `reasoning_tags` read as reasoning."""
+        if self.reasoning_tags is None:
+            return self.stream(request)
+        return self._tagged(request, self.reasoning_tags)
+
+    async def _tagged(
+        self, request: GenerationRequest, tags: tuple[str, str]
+    ) -> AsyncGenerator[str | Delta]:
+        reader = TagReader(*tags, within_text=bool(request.prefix))
+        if request.reasoning_prefix is not None:
+            thought = f"{tags[0]}{request.reasoning_prefix}{tags[1]}\n\n{request.prefix or ''}"
+            request = replace(request, prefix=thought, reasoning_prefix=None)
+        async with streamcontext(self.stream(request)) as deltas:
+            async for delta in deltas:
+                for piece in reader.feed(delta):
+                    yield piece
+        for piece in reader.flush():
+            yield piece
+
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Reject invalid options. By default all options are accepted.
 
@@ -163,7 +200,7 @@ class Backend(ABC):
 
         async def contents() -> AsyncIterator[Any]:
             mender = Mender()
-            async with streamcontext(self.stream(request)) as deltas:
+            async with streamcontext(self.deltas(request)) as deltas:
                 async for delta in deltas:
                     if delta is None:
                         raise not_text(delta)
@@ -210,7 +247,7 @@ class Backend(ABC):
             return Generation(
                 known,
                 lambda: bridge.from_async_iterable(
-                    lambda: self.stream(request), read=read, stall_timeout=timeout
+                    lambda: self.deltas(request), read=read, stall_timeout=timeout
                 ),
             )
 
@@ -255,20 +292,15 @@ def as_messages(prompt: Prompt) -> tuple[Message, ...]:
         prompt = [prompt]
     if isinstance(prompt, (list, tuple)) and prompt:
         turns = tuple(_as_message(turn) for turn in prompt)
-        if not any(turn.content.strip() for turn in turns):
+        if all(turn.is_empty for turn in turns):
             raise UsageError("the prompt is empty")
         return turns
     raise UsageError(f"a prompt is a string or a list of messages, not {prompt!r}")
 
 
-def _as_message(turn: Message | Mapping[str, str]) -> Message:
+def _as_message(turn: Message | Mapping[str, Any]) -> Message:
     if isinstance(turn, Message):
         return turn
     if isinstance(turn, Mapping):
-        match dict(turn):
-            case {"role": "system" | "user" | "assistant" as role, "content": str(content)}:
-                return Message(role, content)
-    raise UsageError(
-        "a message needs a role ('system', 'user' or 'assistant') and a string as content, "
-        f"not {turn!r}"
-    )
+        return Message.read(turn)
+    raise UsageError(f"a prompt is a string or a list of messages, not a list with {turn!r:.200}")

@@ -25,8 +25,8 @@ from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.options import check_names
 from streamval.errors import BackendError, StreamBrokenError, UsageError
 from streamval.structured.json_schema.schema import schema_of
-from streamval.types.context import Message
 from streamval.types.deltas import Delta
+from streamval.types.messages import Message
 from streamval.types.results import Usage
 
 CONTEXT_TOKENS = 4096
@@ -181,9 +181,11 @@ async def _deltas(response: httpx.Response) -> AsyncIterator[Delta]:
         )
         if event.get("stop"):
             why = event.get("stop_type")
-            yield Delta(event.get("content", ""), usage, _FINISH_REASONS.get(why, why))
+            yield Delta(
+                event.get("content", ""), usage=usage, finish_reason=_FINISH_REASONS.get(why, why)
+            )
             return
-        yield Delta(event["content"], usage)
+        yield Delta(event["content"], usage=usage)
     raise StreamBrokenError(
         "the embedded model's server closed the stream before the model had finished"
     )
@@ -237,7 +239,7 @@ def as_text(messages: Sequence[Message]) -> str:
     """Return a conversation as text to continue.
 
     Example:
-        >>> from streamval.types.context import Message
+        >>> from streamval.types.messages import Message
         >>> as_text([Message("system", "Facts."), Message("user", "Water is")])
         'Facts.\\n\\nWater is'
     """

@@ -16,7 +16,7 @@ from pydantic_core import from_json, to_json
 
 from streamval.backends.base import Prompt, as_messages
 from streamval.errors import UsageError
-from streamval.types.context import Message
+from streamval.types.messages import Message
 
 Source: TypeAlias = "str | Path | Iterable[Mapping[str, Any]]"
 """Where rows come from: a file's name, ``"-"`` for standard input, or rows as mappings."""

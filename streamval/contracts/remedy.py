@@ -17,7 +17,7 @@ from streamval.contracts.terms import RetryParams, as_json
 from streamval.events import Stage
 from streamval.pipeline.repair import Repair
 from streamval.structured.schema import Schema
-from streamval.types.context import Message
+from streamval.types.messages import Message
 from streamval.types.results import Failure
 
 logger = logging.getLogger("streamval.contracts")

@@ -21,7 +21,7 @@ from streamval.aio.blocking import wait_for
 from streamval.errors import UsageError
 from streamval.events import ChunkEvent, CompletedEvent, Event, RetryEvent, StreamingDoneEvent
 from streamval.pipeline.pipeline import Pipeline
-from streamval.types.context import Message
+from streamval.types.messages import Message
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system"}
 

@@ -20,7 +20,7 @@ from pydantic_ai.usage import RequestUsage
 from streamval.errors import NotValidError, UsageError
 from streamval.events import ChunkEvent, RetryEvent
 from streamval.pipeline.pipeline import Pipeline
-from streamval.types.context import Message
+from streamval.types.messages import Message
 
 
 def judged_model(pipeline: Pipeline) -> FunctionModel:

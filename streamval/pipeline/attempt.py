@@ -13,12 +13,17 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from reactivex import Observable
+from reactivex import Observable, Subject
+from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
+from reactivex.disposable import CompositeDisposable
 
 from streamval import bridge
+from streamval.aio.on_loop import OnLoop
 from streamval.backends.base import Backend, GenerationRequest
-from streamval.chunkers.base import Chunker, Resumable
-from streamval.chunkers.chunking import start_chunker
+from streamval.chunkers.base import Resumable
+from streamval.chunkers.channels import ChannelChunker
+from streamval.chunkers.chunking import chunking_on, start_chunker
+from streamval.chunkers.tool import ToolChunk
 from streamval.events import (
     FullValidationEvent,
     QuickCheckEvent,
@@ -36,14 +41,18 @@ from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.seam import mend_seam
 from streamval.pipeline.settings import Settings
 from streamval.pipeline.written import Written, recorded
-from streamval.requirements.base import Requirement
 from streamval.requirements.schema import MatchesSchema
 from streamval.requirements.shared_state import SharedState
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.context import Context
+from streamval.types.deltas import Delta
+from streamval.types.messages import ToolCall
 from streamval.types.results import Failure, ValidationResult
+from streamval.types.text import mended
 from streamval.validation.checkpoints import Checkpoints
-from streamval.validation.final_check import final_check
+from streamval.validation.final_check import as_read_by_rules, final_check
+from streamval.validation.options import Clones
 from streamval.validation.verdicts import Check, Verdict
 
 T = TypeVar("T")
@@ -57,16 +66,20 @@ class Attempt:
         request: The request to the backend.
         emitter: Publishes events.
         index: Index of the first chunk, where the attempt continues an earlier one.
+        reasoning_index: Index of the first chunk of reasoning, where reasoning was kept.
         checkpoints: Where the lanes keep their state, if a repair may continue.
         delivered: The output of the run that stands.
 
     Attributes:
         reader: Reads the deltas; has the tokens and the finish reason.
         written: The raw text; with checkpoints, the offset up to which it has been released.
+        reasoning: The same for the reasoning.
+        calls: The calls of tools that were whole, and passed.
         failures: The requirements that failed, and why.
         validations: The final validations, if it came that far.
         ended_naturally: Whether the text came to its end, so that the final check began.
         may_continue: After a failure, whether a repair may continue from the last released chunk.
+        failed_on: The channel of the chunk that failed; `None` where no chunk did.
         closed_at: When the backend was closed, in Unix seconds; `None` before that.
     """
 
@@ -77,14 +90,23 @@ class Attempt:
         emitter: Emitter,
         *,
         index: int = 0,
+        reasoning_index: int = 0,
         checkpoints: Checkpoints | None = None,
         delivered: Delivered,
     ) -> None:
         self.request = request
-        self.reader = DeltaReader(settings.backend.model, type(settings.nothing))
-        self.written = Written(
-            request.prefix or settings.nothing, index, counts=checkpoints is not None
+        # Reasoning that is not delivered is judged by the requirements that ask for it.
+        wants_reasoning = "reasoning" in settings.delivered or any(
+            "reasoning" in (one.listens or ()) for one in settings.requirements
         )
+        self.reader = DeltaReader(
+            settings.backend.model, type(settings.nothing), reasoning=wants_reasoning
+        )
+        counts = checkpoints is not None
+        self.written = Written(request.prefix or settings.nothing, index, counts=counts)
+        self.reasoning = Written(request.reasoning_prefix or "", reasoning_index, counts=counts)
+        self.calls: list[ToolCall] = []
+        self.failed_on: Channel | None = None
         self.failures: tuple[Failure, ...] = ()
         self.validations: tuple[ValidationResult, ...] = ()
         self.ended_naturally = False
@@ -94,7 +116,7 @@ class Attempt:
         self._emitter: Emitter | None = emitter
         self._checkpoints = checkpoints
         self._delivered = delivered
-        self._clones: tuple[Requirement, ...] = ()
+        self._clones: Clones = {}
         self._shared: list[SharedState] = []
 
     def chunks(self) -> Observable[Chunk]:
@@ -104,22 +126,31 @@ class Attempt:
         ctx = Context(request.messages)
         judge = settings.validation_backend or settings.backend.for_judges(request.options)
         sent = settings.retry.asked(request) if settings.retry else request
-        deltas: Observable[str] = bridge.from_async_iterable(
-            lambda: settings.backend.stream(sent),
+        deltas: Observable[Any] = bridge.from_async_iterable(
+            lambda: settings.backend.deltas(sent),
             read=self.reader.read,
             stall_timeout=settings.stall_timeout,
             on_closed=self._on_closed,
         )
         if settings.emit_tokens:
             deltas = deltas.pipe(tap(self._emit_token))
+        operators: list[Any] = list(settings.delta_operators)
         if request.prefix and sent.prefix is None:  # a model that was asked in words to continue
-            deltas = deltas.pipe(mend_seam(request.prefix))
-        texts: Observable[str] = deltas.pipe(*settings.delta_operators)
-        checks = texts.pipe(
-            chunk(self._new_chunker, index=index, start=start, attempt=request.attempt),
+            operators.insert(0, mend_seam(request.prefix))
+        if operators:
+            deltas = deltas.pipe(on_text(*operators))
+        reasoning = (self.reasoning.next_index, self.reasoning.released_to)
+        checks = deltas.pipe(
+            chunk(
+                make=self._new_chunker,
+                index=index,
+                start=start,
+                reasoning=reasoning,
+                attempt=request.attempt,
+            ),
             validate(
                 settings.requirements,
-                final=lambda _: self._judge_whole(judge, ctx),
+                final=lambda clones: self._judge_whole(clones, judge, ctx),
                 on_verdict=self._emit_verdict if settings.emit_verdicts else None,
                 backend=judge,
                 ctx=ctx,
@@ -128,19 +159,22 @@ class Attempt:
                 index=index,
                 start=start,
                 checkpoints=self._checkpoints,
+                delivered=settings.delivered,
+                reasoning=reasoning,
                 on_start=self._on_start,
             ),
             tap(self._on_check),
         )
         released = checks.pipe(release())
         if self._checkpoints is not None:  # a repair may continue from here
-            released = released.pipe(tap(written.release), tap(self._checkpoints.released))
+            released = released.pipe(tap(self._on_released), tap(self._checkpoints.released))
         return released
 
     @property
     def schema_requirement(self) -> MatchesSchema | None:
         """The clone that judges by the pipeline's `format`, the last one; `None` without a format."""
-        last = self._clones[-1] if self._settings.schema is not None and self._clones else None
+        clones = self._clones.get("text")
+        last = clones[-1] if self._settings.schema is not None and clones else None
         return last if isinstance(last, MatchesSchema) else None
 
     def drop_emitter(self) -> None:
@@ -162,75 +196,144 @@ class Attempt:
         if self._emitter is not None:
             self._emitter.emit(event, self.request.attempt, **fields)
 
-    def _emit_token(self, text: str) -> None:
-        if isinstance(text, str):  # sound has no tokens
-            self._emit(TokenEvent, text=text)
+    def _emit_token(self, item: str | Delta) -> None:
+        if isinstance(item, str):
+            self._emit(TokenEvent, text=item)
+        elif isinstance(item, Delta):  # and no sound, which has no tokens
+            call = item.tool_call
+            if item.reasoning:
+                self._emit(TokenEvent, text=mended(item.reasoning), channel="reasoning")
+            if isinstance(item.text, str) and item.text:
+                self._emit(TokenEvent, text=item.text)
+            if call is not None and (said := f"{call.name or ''}{call.arguments}"):
+                self._emit(TokenEvent, text=mended(said), channel="tool")
 
-    def _new_chunker(self) -> Chunker:
-        chunker = start_chunker(self._settings.chunking)
-        if self.request.prefix and isinstance(chunker, Resumable):
-            chunker.resume(self.request.prefix)
-        return recorded(chunker, self.written, self.reader.flush)
+    def _new_chunker(self) -> ChannelChunker:
+        chunking = self._settings.chunking
+        text, reasoning = start_chunker(chunking), start_chunker(chunking_on("reasoning", chunking))
+        if self.request.prefix and isinstance(text, Resumable):
+            text.resume(self.request.prefix)
+        return ChannelChunker(
+            recorded(text, self.written, self.reader.flush),
+            recorded(reasoning, self.reasoning, lambda: ""),
+            [tool.name for tool in self._settings.tools],
+            may_go_on=isinstance(text, Resumable),
+        )
+
+    def _on_released(self, chunk: Chunk) -> None:
+        if chunk.channel == "text":
+            self.written.release(chunk)
+        elif chunk.channel == "reasoning":
+            self.reasoning.release(chunk)
 
     def _on_closed(self) -> None:
         self.closed_at = time.time()
 
-    def _on_start(self, clones: tuple[Requirement, ...]) -> None:
+    def _on_start(self, clones: Clones) -> None:
         self._clones = clones
-        pairs = zip(self._settings.requirements, clones, strict=True)
-        self._shared = [SharedState(original, clone) for original, clone in pairs]
+        self._shared = [
+            SharedState(original, clone)
+            for those in clones.values()
+            for original, clone in zip(self._settings.requirements, those, strict=False)
+            if clone is not None
+        ]
 
     def _emit_verdict(self, verdict: Verdict) -> None:
-        if verdict.seconds is None:  # of a lane that is never asked
+        if verdict.seconds is None or verdict.requirement is None:  # of a lane that is never asked
             return
         self._emit(
             VerdictEvent,
             chunk_index=verdict.chunk.index,
             lane=verdict.lane,
-            requirement=self._clones[verdict.lane].name,
+            requirement=verdict.requirement.name,
             verdict=verdict.result.success,
             reason=verdict.result.reason,
             seconds=verdict.seconds,
+            channel=verdict.chunk.channel,
         )
 
     def _on_check(self, check: Check) -> None:
         """Emit the check of a chunk, or of the whole output, and note which requirements failed it."""
         self.written.compact()
         self.failures = check.failures
-        if check.chunk is None:
+        chunk = check.chunk
+        if chunk is None:
             self._on_final(check)
             return
-        if not self._clones:
-            return
-        if self._emitter is not None and self._emitter.listening:
+        if check.results and self._emitter is not None and self._emitter.listening:
             self._emitter.emit(
                 QuickCheckEvent,
                 self.request.attempt,
-                chunk_index=check.chunk.index,
+                chunk_index=chunk.index,
                 passed=check.success != "fail",
                 verdict=check.success,
                 results=check.results,
+                channel=chunk.channel,
             )
         if check.success == "fail":
+            self.failed_on = chunk.channel
             # A failed tail has no text: there is no chunk to write again, so a repair restarts.
-            self.may_continue = bool(check.chunk.text) and all(
-                self._clones[failure.lane or 0].resumable for failure in self.failures
+            self.may_continue = bool(chunk.text) and all(
+                (clone := self._clones[chunk.channel][failure.lane or 0]) is None or clone.resumable
+                for failure in self.failures
             )
+        elif isinstance(chunk, ToolChunk) and chunk.whole is not None:
+            self.calls.append(chunk.whole)
 
-    async def _judge_whole(self, judge: Backend, ctx: Context) -> Check:
+    async def _judge_whole(self, clones: Clones, judge: Backend, ctx: Context) -> Check:
         self.ended_naturally = True
         known = self.reader.known
         self._emit(
             StreamingDoneEvent, full_text=self._delivered.text, finish_reason=known.finish_reason
         )
-        whole = ctx.with_output(self.written.text, known)
-        return await final_check(self._clones, judge, whole, known)
+        written: dict[Channel, Any] = {
+            "text": self.written.text,
+            "reasoning": self.reasoning.text,
+            "tool": "".join(map(as_read_by_rules, self.calls)),
+        }
+        return await final_check(clones, judge, ctx, written, known)
 
     def _on_final(self, check: Check) -> None:
         results = tuple(one for one in check.results if isinstance(one, ValidationResult))
         if results:  # none of a refusal, which was not judged
             self.validations = results
             self._emit(FullValidationEvent, passed=not check.failures, results=results)
+
+
+def on_text(
+    *operators: Callable[[Observable[str]], Observable[str]],
+) -> Callable[[Observable[Any]], Observable[Any]]:
+    """Return an operator that pipes the text of a stream through operators, and passes the other channels by."""
+
+    def operator(source: Observable[Any]) -> Observable[Any]:
+        def subscribe(
+            observer: ObserverBase[Any], scheduler: SchedulerBase | None = None
+        ) -> DisposableBase:
+            texts: Subject[str] = Subject()
+            through: Observable[Any] = OnLoop(
+                lambda inner, scheduler: texts.subscribe(inner, scheduler=scheduler)
+            )
+            behind = through.pipe(*operators).subscribe(observer, scheduler=scheduler)
+
+            def on_next(item: Any) -> None:
+                if not isinstance(item, Delta):
+                    texts.on_next(item)
+                    return
+                if item.reasoning:
+                    observer.on_next(Delta(reasoning=item.reasoning))
+                if item.text:
+                    texts.on_next(item.text)
+                if item.tool_call is not None:
+                    observer.on_next(Delta(tool_call=item.tool_call))
+
+            before = source.subscribe(
+                on_next, texts.on_error, texts.on_completed, scheduler=scheduler
+            )
+            return CompositeDisposable(before, behind)
+
+        return OnLoop(subscribe)
+
+    return operator
 
 
 def tap(look: Callable[[T], None]) -> Callable[[Observable[T]], Observable[T]]:

@@ -1,4 +1,4 @@
-"""The delivered output of a run: text or sound, and for a `format` the values in it."""
+"""The delivered output of a run: text or sound, reasoning, calls of tools, and for a `format` the values in it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from streamval.requirements.schema import MatchesSchema
 from streamval.structured.schema import Schema
 from streamval.structured.values import ValueReader
 from streamval.types.chunks import Chunk
+from streamval.types.messages import ToolCall
 from streamval.types.transcript import Transcript
 
 
@@ -21,7 +22,9 @@ class Delivered:
         rewritten: Whether a user's operators may have changed the chunks.
 
     Attributes:
-        chunks: How many chunks it has.
+        chunks: How many chunks of text it has.
+        thoughts: How many chunks of reasoning.
+        calls: The calls of tools.
     """
 
     def __init__(
@@ -35,12 +38,31 @@ class Delivered:
 
     def clear(self) -> None:
         """Drop everything: no output stands."""
+        self.drop_reasoning()
+        self.calls: list[ToolCall] = []
         self.chunks = 0
         self._raw: Transcript[Any] = Transcript(self._nothing)
         self._values = None if self._schema is None else ValueReader(self._schema.root)
 
+    def drop_reasoning(self) -> None:
+        """Drop the reasoning, as the next attempt does not go on from it."""
+        self.thoughts = 0
+        self._reasoning = Transcript("")
+
+    def add_reasoning(self, chunk: Chunk) -> None:
+        """Add a delivered chunk of reasoning."""
+        self.thoughts += 1
+        self._reasoning.write(chunk.separator)
+        self._reasoning.write(chunk.text)
+        self._reasoning.compact()
+
+    @property
+    def reasoning(self) -> str:
+        """The whole reasoning."""
+        return self._reasoning.getvalue()
+
     def add(self, chunk: Chunk) -> None:
-        """Add a delivered chunk.
+        """Add a delivered chunk of text or sound.
 
         Raises:
             DeltaTypeError: If an operator has changed the type of its text.

@@ -1,4 +1,4 @@
-"""Reads the deltas of one generation: their text, usage, finish reason and refusal."""
+"""Reads the deltas of one generation: their text, reasoning and calls, usage, finish reason and refusal."""
 
 from __future__ import annotations
 
@@ -12,41 +12,58 @@ from streamval.types.thunk import GenerationMetadata
 
 
 class DeltaReader:
-    """Takes deltas and returns their text. Counts them, and keeps the metadata that they report.
+    """Takes deltas, and returns their text; a `Delta` where they have reasoning or calls of tools as well.
 
-    Half of a surrogate pair at the end of a delta waits for the other half.
+    Counts them, and keeps the metadata that they report. Half of a surrogate pair at the end of a text waits for
+    the other half.
 
     Args:
         model: The model's name.
         kind: The type of the pipeline's content: `str`, or `bytes` for sound.
+        reasoning: Whether the reasoning is wanted.
 
     Attributes:
         known: The metadata of the generation.
 
     Example:
         >>> reader = DeltaReader("m", str)
-        >>> [reader.read(delta) for delta in ("Hi.", Delta(finish_reason="stop"))]
-        ['Hi.', None]
+        >>> [reader.read(delta) for delta in ("Hi.", Delta(reasoning="Hm."), Delta(finish_reason="stop"))]
+        ['Hi.', Delta(reasoning='Hm.'), None]
         >>> reader.known.finish_reason, reader.usage.completion_tokens
-        ('stop', 1)
+        ('stop', 2)
     """
 
-    def __init__(self, model: str, kind: type[str | bytes]) -> None:
+    def __init__(self, model: str, kind: type[str | bytes], *, reasoning: bool = True) -> None:
         self.known = GenerationMetadata(model)
         self._kind = kind
         self._mender = Mender()
+        self._reasoning = reasoning
 
     def read(self, delta: object) -> Any:
-        """Return the text of a delta; `None` if it has none yet.
+        """Return the content of a delta; `None` if it has none yet.
 
         Raises:
             DeltaTypeError: If its content is not of the pipeline's kind.
         """
         text: Any = delta if type(delta) is self._kind else self._content(delta)
+        if isinstance(delta, Delta) and (delta.reasoning or delta.tool_call is not None):
+            return self._other_channels(delta, text)
         if not text:
             return None
         self.known.deltas += 1
         return (self._mender.feed(text) or None) if self._kind is str else text
+
+    def _other_channels(self, delta: Delta, text: Any) -> Delta | None:
+        if not isinstance(delta.reasoning, str):
+            raise not_text(delta.reasoning)
+        self.known.deltas += 1
+        self.known.reasoning_deltas += bool(delta.reasoning)
+        if text and self._kind is str:
+            text = self._mender.feed(text)
+        content = Delta(
+            text, reasoning=delta.reasoning if self._reasoning else "", tool_call=delta.tool_call
+        )
+        return None if content == Delta() else content
 
     def flush(self) -> str:
         """Return the text that waits for its other half."""
@@ -55,7 +72,9 @@ class DeltaReader:
     @property
     def usage(self) -> Usage:
         """Tokens so far: as the backend reports them, else the number of deltas."""
-        return self.known.usage or Usage(completion_tokens=self.known.deltas)
+        known = self.known
+        thought = known.reasoning_deltas or None
+        return known.usage or Usage(completion_tokens=known.deltas, reasoning_tokens=thought)
 
     def _content(self, delta: object) -> Any:
         if isinstance(delta, Delta):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamval.pipeline.attempt import Attempt
+from streamval.pipeline.delivered import Delivered
 from streamval.requirements.schema import MatchesSchema
 from streamval.types.results import AttemptResult, StreamResult, Usage
 
@@ -27,14 +28,19 @@ class Ledger:
         """Note the duration of the last attempt, which has ended."""
         self._entries[-1].seconds = seconds
 
-    def keep(self, offset: int) -> None:
-        """Note that the next attempt continues from this offset of the last one's text."""
-        self._entries[-1].kept = offset
+    def keep(self, offset: int, *, reasoning: bool) -> None:
+        """Note that the next attempt continues from this offset of the last one's text.
+
+        Args:
+            offset: The offset.
+            reasoning: Whether its reasoning stands too.
+        """
+        self._entries[-1].kept, self._entries[-1].kept_reasoning = offset, reasoning
 
     def discard(self) -> None:
         """Note a restart: no text of the attempts so far stands."""
         for entry in self._entries:
-            entry.discarded = True
+            entry.discarded, entry.kept_reasoning = True, False
 
     def usage(self, *, success: bool) -> Usage:
         """Return the tokens of all attempts together.
@@ -58,11 +64,11 @@ class Ledger:
         """When the backend of the last attempt was closed, in Unix seconds."""
         return self._entries[-1].attempt.closed_at if self._entries else None
 
-    def result(self, output: str | bytes, parsed: Any, *, success: bool) -> StreamResult:
+    def result(self, delivered: Delivered, parsed: Any, *, success: bool) -> StreamResult:
         """Return the result of the run.
 
         Args:
-            output: The text or sound that stands.
+            delivered: The output that stands.
             parsed: The output as an instance of the pipeline's `format`, or `None`.
             success: Whether the run succeeds.
         """
@@ -70,7 +76,10 @@ class Ledger:
         return StreamResult(
             success=success,
             parsed=parsed,
-            **_as_fields(output),
+            **_as_fields(delivered.raw),
+            reasoning=delivered.reasoning,
+            tool_calls=tuple(delivered.calls),
+            opaque=last.reader.known.opaque if last and success else (),
             attempts=tuple(entry.result(success=success) for entry in self._entries),
             failures=last.failures if last else (),
             validations=last.validations if last else (),
@@ -88,12 +97,14 @@ class _Entry:
         seconds: How long it took, once it is over.
         discarded: Whether a restart has discarded its text.
         kept: The offset in its text from which the next attempt continues.
+        kept_reasoning: Whether its reasoning was kept.
     """
 
     attempt: Attempt
     seconds: float = 0.0
     discarded: bool = False
     kept: int = 0
+    kept_reasoning: bool = False
 
     def usage(self, *, success: bool) -> Usage:
         """Return its tokens, with the number of those that do not stand."""
@@ -101,6 +112,7 @@ class _Entry:
         if success and not self.attempt.failures:
             return usage
         standing = 0 if self.discarded else self.attempt.written.released_tokens
+        standing += self.attempt.reasoning.released_tokens if self.kept_reasoning else 0
         standing = min(standing, usage.completion_tokens)
         discarded = usage.completion_tokens - standing
         return replace(usage, discarded_tokens=discarded, reused_tokens=standing)
@@ -115,6 +127,8 @@ class _Entry:
             seconds=self.seconds,
             finish_reason=attempt.reader.known.finish_reason,
             kept=self.kept,
+            reasoning=attempt.reasoning.text,
+            tool_calls=tuple(attempt.calls),
         )
 
 

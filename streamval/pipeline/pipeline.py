@@ -37,7 +37,10 @@ from streamval.pipeline.run import Run
 from streamval.pipeline.settings import Settings
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.requirements.schema import MatchesSchema, matches
+from streamval.requirements.tools import ToolCalls
 from streamval.structured.schema import Schema
+from streamval.structured.tools import ToolLike, as_tools
+from streamval.types.channels import CHANNELS
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of
 from streamval.types.results import Progress, StreamResult, T
@@ -90,6 +93,12 @@ class Pipeline(Generic[T]):
             `parsed`.
             JSON has no sentences: with a format, ``chunking="sentence"`` makes each delta a chunk,
             so that a wrong value is noticed at once.
+        tools: The tools that the model may call: functions, pydantic models, or dictionaries of OpenAI's chat
+            completions. They are never executed. Each call is judged while it is written, by one more requirement
+            (`requirements.ToolCalls`): its name at once, its arguments by the tool's schema. Without tools, a call
+            fails.
+        reasoning: Whether the reasoning is delivered once it was judged, or not at all: then only the
+            requirements that ask for it (`Requirement.on`) judge it.
 
     Raises:
         UsageError: If an argument cannot work. Nothing has been started then.
@@ -120,11 +129,18 @@ class Pipeline(Generic[T]):
         validation_backend: Backend | str | None = None,
         options: Mapping[str, Any] | None = None,
         format: Format[T] | None = None,
+        tools: Sequence[ToolLike] | None = None,
+        reasoning: Literal["deliver", "drop"] = "deliver",
     ) -> None:
         _check(retry, max_pending_chunks, stall_timeout)
+        if reasoning not in ("deliver", "drop"):
+            raise UsageError(f"reasoning must be 'deliver' or 'drop', not {reasoning!r}")
+        offered = as_tools(tools)
         if retry is not None and retry.requirements is not None:
             requirements = retry.requirements
         judges = as_requirements(requirements)
+        if offered:
+            judges = (*judges, ToolCalls(offered))
         schema: Schema[Any] | None = None
         if format is not None:
             matching, chunking = _of_format(format, chunking)
@@ -144,6 +160,8 @@ class Pipeline(Generic[T]):
             chunking=chunking,
             nothing=nothing,
             schema=schema,
+            tools=offered,
+            delivered=("text", "tool") if reasoning == "drop" else CHANNELS,
             retry=retry,
             options=MappingProxyType(dict(options or {})),
             max_pending_chunks=max_pending_chunks,
@@ -213,6 +231,24 @@ class Pipeline(Generic[T]):
             chunking=check_chunking(chunking),
         )
 
+    def with_tools(self, tools: Sequence[ToolLike]) -> Pipeline[T]:
+        """Return the same pipeline for other tools, in place of its own, if it has some.
+
+        Example:
+            >>> from streamval import Delta, IterableBackend
+            >>> from streamval.types import ToolCallDelta
+            >>> call = Delta(tool_call=ToolCallDelta(0, "c1", "add", '{"a": 1, "b": 2}'))
+            >>> def add(a: int, b: int) -> int: ...
+            >>> pipeline = Pipeline(IterableBackend(lambda prompt: [call])).with_tools([add])
+            >>> [one.arguments for one in pipeline.run_sync("Add 1 and 2.").tool_calls]
+            [{'a': 1, 'b': 2}]
+        """
+        offered = as_tools(tools)
+        rules = [one for one in self._settings.requirements if not isinstance(one, ToolCalls)]
+        if offered:
+            rules.insert(len(rules) - (self._settings.schema is not None), ToolCalls(offered))
+        return self._with(requirements=tuple(rules), tools=offered)
+
     def _with(self, **settings: Any) -> Pipeline[Any]:
         """Return a twin with other settings."""
         twin: Pipeline[Any] = copy(self)
@@ -255,6 +291,8 @@ class Pipeline(Generic[T]):
     def _start(self, request: GenerationRequest, settings: Settings) -> Run[T]:
         if settings.schema is not None:
             request = replace(request, format=settings.schema.type)
+        if settings.tools:
+            request = replace(request, tools=tuple(tool.written for tool in settings.tools))
         return Run(settings, request, self._loop)
 
     async def run(self, prompt: Prompt, **options: Any) -> StreamResult[T]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from streamval.backends.base import GenerationRequest
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
-from streamval.types.context import Message
+from streamval.types.messages import Message
 from streamval.types.results import Failure
 
 Mode: TypeAlias = Literal["continue", "restart", "ask"]

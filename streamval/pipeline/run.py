@@ -164,6 +164,11 @@ class Run(Generic[T]):
         return self._attempts.delivered.text
 
     @property
+    def reasoning(self) -> str:
+        """The delivered reasoning that still stands."""
+        return self._attempts.delivered.reasoning
+
+    @property
     def audio(self) -> bytes | None:
         """The delivered sound that still stands. `None` for text."""
         raw = self._attempts.delivered.raw
@@ -423,7 +428,7 @@ class Run(Generic[T]):
         ):  # raised to the caller, as a SystemExit here would stop the loop
             return None
         parsed = self._attempts.delivered.parsed(self._attempts.ledger.schema_requirement)
-        return self._attempts.ledger.result(self._attempts.delivered.raw, parsed, success=success)
+        return self._attempts.ledger.result(self._attempts.delivered, parsed, success=success)
 
     def _fail(self, error: BaseException) -> None:
         """Keep the exception that ends the run for the caller, and emit it."""

@@ -13,6 +13,8 @@ from streamval.chunkers.chunking import Chunking
 from streamval.pipeline.repair import Repair
 from streamval.requirements.base import Requirement
 from streamval.structured.schema import Schema
+from streamval.structured.tools import Tool
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 
 
@@ -27,6 +29,9 @@ class Settings:
         chunking: How the stream is cut.
         nothing: The empty text, or the empty bytes of a pipeline of sound.
         schema: The type that the output is parsed as, or `None`.
+        tools: The tools that the model may call. With them, the requirement before that of a `schema` judges
+            the calls.
+        delivered: The channels that are delivered.
         retry: The repair after a failure.
         options: For each generation.
         max_pending_chunks: The number of chunks waiting for verdicts at which the backend is paused.
@@ -43,6 +48,8 @@ class Settings:
     chunking: Chunking
     nothing: str | bytes
     schema: Schema[Any] | None
+    tools: tuple[Tool, ...]
+    delivered: tuple[Channel, ...]
     retry: Repair | None
     options: Mapping[str, Any]
     max_pending_chunks: int

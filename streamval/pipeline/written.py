@@ -1,4 +1,4 @@
-"""The raw text of one attempt, and the offset up to which it has been released."""
+"""The raw text of one attempt on a channel, and the offset up to which it has been released."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamval.types.transcript import Transcript
 
 
 class Written:
-    """The raw text of an attempt, from the prefix that it continues.
+    """The raw text of an attempt on a channel, from the prefix that it continues.
 
     Args:
         prefix: The text or sound that the attempt continues; empty for none.

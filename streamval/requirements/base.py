@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from copy import copy
+from typing import Any, Literal, Self, TypeAlias
 
 from streamval.backends.base import Backend
 from streamval.chunkers.chunking import Chunking
 from streamval.errors import RunError, UsageError, ValidatorError
 from streamval.requirements.judge import ask_judge, default_output_to_bool, judging
+from streamval.types.channels import CHANNELS, Channel
 from streamval.types.components import CBlock, Component, TemplateRepresentation
 from streamval.types.context import Context
 from streamval.types.results import UNKNOWN, PartialValidationResult, ValidationResult
@@ -72,8 +74,8 @@ class Requirement:
     are the output. For a subclass that parses."""
 
     judges_all: bool = False
-    """Whether it judges whatever is delivered. Of JSON, a requirement judges the strings, decoded, each as
-    one chunk; with this, the keys and numbers too."""
+    """Whether it judges whatever is delivered, on every channel. Of JSON, a requirement judges the strings, decoded,
+    each as one chunk; with this, the keys and numbers too."""
 
     longer_chunks: bool = False
     """Whether the pipeline's chunks will do in place of those of `chunking`, where they do not cut through
@@ -109,6 +111,12 @@ class Requirement:
     """Whether its last verdict was no pass, so that it holds text back. Set on a copy that judges with
     `hold`."""
 
+    reads_tools: bool = False
+    """Whether it takes the chunks of calls of tools as they are (`ToolChunk`), and not the strings in them."""
+
+    listens: tuple[Channel, ...] | None = None
+    """The channels that it judges, as `on` sets them. `None`: text; with `judges_all`, whatever is delivered."""
+
     _output: str | None = None
 
     def __init__(
@@ -143,6 +151,29 @@ class Requirement:
         self.timeout = timeout
         self.on_error = on_error
         self.hold = hold
+
+    def on(self, *channels: Channel) -> Self:
+        """Return a copy that judges these channels: `"text"`, `"reasoning"`, `"tool"`.
+
+        Each channel is judged by a clone of its own. In a call of a tool that is the name, then each key and each
+        value, unescaped, as soon as it is complete.
+
+        Raises:
+            UsageError: If there is no such channel, or none is given.
+
+        Example:
+            >>> import streamval as sv
+            >>> judge = sv.no_loop().on("reasoning")
+            >>> thought = [sv.Delta(reasoning="I go round. " * 9), sv.Delta("Done.")]
+            >>> pipeline = sv.Pipeline(sv.IterableBackend(lambda prompt: thought), requirements=[judge])
+            >>> str(pipeline.run_sync("Go.").failures[0])
+            'never go round in circles: it says "i go round" again and again'
+        """
+        if not channels or not set(channels) <= set(CHANNELS):
+            raise UsageError(f"channels are 'text', 'reasoning' and 'tool', not {channels!r}")
+        twin = copy(self)
+        twin.listens = tuple(channel for channel in CHANNELS if channel in channels)
+        return twin
 
     def stream_validate(
         self, chunk: str, *, backend: Backend | None, ctx: Context | None
@@ -249,6 +280,19 @@ class Requirement:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.description!r})"
+
+
+def judges_on(
+    requirement: Requirement, channel: Channel, *, delivered: Collection[Channel] = CHANNELS
+) -> bool:
+    """Return whether a requirement judges a channel.
+
+    By default that is the text; a requirement with `judges_all` judges all channels that are delivered.
+    """
+    chosen = requirement.listens
+    if chosen is not None:
+        return channel in chosen
+    return channel == "text" or (requirement.judges_all and channel in delivered)
 
 
 NEVER_PASSED = ValidationResult(

@@ -96,7 +96,7 @@ def word_limit(
         >>> word_limit(at_most=100).description
         'at most 100 words'
     """
-    return Limit("words", lambda text: len(text.split()), at_least, at_most, **options)
+    return Limit("words", count_words, at_least, at_most, **options)
 
 
 def sentence_limit(
@@ -142,6 +142,23 @@ def char_limit(
     )
 
 
+def reasoning_limit(at_most_words: int, **options: Any) -> Requirement:
+    """Limit the words of reasoning, for a model that thinks too long. The word that exceeds it fails.
+
+    Args:
+        at_most_words: The most words, in all blocks of reasoning of one attempt.
+
+    Raises:
+        UsageError: If it is below 0.
+
+    Example:
+        >>> reasoning_limit(200).description
+        'at most 200 words of reasoning'
+    """
+    options = {"chunking": "word", "check_only": True, **options}
+    return Limit("words of reasoning", count_words, None, at_most_words, **options).on("reasoning")
+
+
 def finished(**options: Any) -> Requirement:
     """Require that the model ended by itself, and was not cut off by a token limit.
 
@@ -158,6 +175,11 @@ def _check_finish(ctx: Context) -> ValidationResult:
     output = ctx.last_output()
     cut = None if output is None else output.generation.cut_off
     return ValidationResult(cut is None, reason=cut)
+
+
+def count_words(text: str) -> int:
+    """Return the number of words: runs of characters without whitespace."""
+    return len(text.split())
 
 
 def count_sentences(text: str) -> int:

@@ -11,7 +11,8 @@ from streamval.backends.base import Backend
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.requirements.judge import ask_judge
-from streamval.types.context import Context, Message
+from streamval.types.context import Context
+from streamval.types.messages import Message
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult, ValidationResult
 
 THRESHOLD = 0.5

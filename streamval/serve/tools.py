@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -15,13 +14,11 @@ from streamval.requirements.base import Requirement
 from streamval.requirements.final import validate_output
 from streamval.serve.schemas import json_schema
 from streamval.serve.upstream import Relay
-from streamval.structured.as_read import unescaped
+from streamval.structured.as_read import decoded
 from streamval.structured.json_schema.schema import JSONSchema
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 from streamval.wire.completions import no_number
-
-_CONTROLS = re.compile(r"[\x00-\x1f]")
 
 
 def schemas_of(tools: object, *, assert_formats: bool = True) -> dict[str, JSONSchema | str]:
@@ -137,51 +134,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise _RepeatedError(repr(key[:100]))
             seen.add(key)
     return made
-
-
-def decoded(written: str) -> str:
-    r"""Return JSON without escapes, as far as possible; of other text, without the escapes of JSON in it.
-
-    A line break within a string becomes a space, because the letter of its escape would join the next word.
-    A repeated key keeps all its values, and a number keeps its notation.
-
-    Raises:
-        RecursionError: If it is nested too deeply.
-
-    Example:
-        >>> decoded(r'{"a": "\u0062ad", "a": "so\nbad", "n": 1e2}')
-        '{"a": "bad", "a": "so bad", "n": 1e2}'
-    """
-    try:
-        read = json.loads(
-            written, object_pairs_hook=_Pairs, parse_float=_Written, parse_int=_Written
-        )
-    except ValueError:
-        return unescaped(written)
-    return _plain(read)
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """An object, with every pair of it."""
-
-
-class _Written(str):
-    """A number, as it was written."""
-
-    __slots__ = ()
-
-
-def _plain(value: object) -> str:
-    match value:
-        case _Pairs():
-            return f"{{{', '.join(f'{_plain(key)}: {_plain(one)}' for key, one in value)}}}"
-        case list():
-            return f"[{', '.join(map(_plain, value))}]"
-        case _Written():
-            return str(value)
-        case str():
-            return json.dumps(_CONTROLS.sub(" ", value), ensure_ascii=False)
-    return json.dumps(value)
 
 
 async def _unmet(

@@ -30,8 +30,8 @@ from streamval.errors import (
     RequestError,
     StreamBrokenError,
 )
-from streamval.types.context import Message
 from streamval.types.deltas import Delta
+from streamval.types.messages import Message
 from streamval.wire.completions import (
     TokenLogprob,
     first_choice,
@@ -410,7 +410,7 @@ def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> lis
     """Return the client's messages with a repair's changes to their text.
 
     Example:
-        >>> from streamval.types.context import Message
+        >>> from streamval.types.messages import Message
         >>> merged([{"role": "user", "content": "Hi", "name": "Ann"}], [Message("user", "Hi. Again.")])
         [{'role': 'user', 'content': 'Hi. Again.', 'name': 'Ann'}]
     """

@@ -9,7 +9,7 @@ from typing import Any
 from streamval.backends.base import GenerationRequest
 from streamval.pipeline.repair import Mode, Repair, listed
 from streamval.requirements.base import Requirement
-from streamval.types.context import Message
+from streamval.types.messages import Message
 from streamval.types.results import AttemptResult, Failure, StreamResult, ValidationResult
 from streamval.types.thunk import ModelOutputThunk
 

@@ -21,7 +21,8 @@ from streamval.requirements.base import Requirement, as_requirements
 from streamval.requirements.final import validate_outputs
 from streamval.session.sampling import RepairTemplateStrategy, SamplingResult, sampled
 from streamval.types.components import CBlock, Component, Instruction, fill_in, render
-from streamval.types.context import Context, Message, SimpleContext
+from streamval.types.context import Context, SimpleContext
+from streamval.types.messages import Message
 from streamval.types.results import ValidationResult
 from streamval.types.thunk import ModelOutputThunk
 

@@ -325,5 +325,7 @@ class _Speaking(Backend):
         known = thunk.generation
         async with streamcontext(thunk.astream()) as deltas:
             async for text in deltas:
-                yield Delta(text, known.usage)
-        yield Delta("", known.usage, known.finish_reason, known.refusal or None)
+                yield Delta(text, usage=known.usage)
+        yield Delta(
+            usage=known.usage, finish_reason=known.finish_reason, refusal=known.refusal or None
+        )

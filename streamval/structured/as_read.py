@@ -159,3 +159,48 @@ def _plain(found: re.Match[str]) -> str:
     if escape[1] != "u":
         return escape[1] if escape[1] in '"\\/' else " "
     return _CONTROLS.sub(" ", json.loads(f'"{escape}"'))
+
+
+def decoded(written: str) -> str:
+    r"""Return JSON without escapes, as far as possible; of other text, without the escapes of JSON in it.
+
+    A line break within a string becomes a space, because the letter of its escape would join the next word.
+    A repeated key keeps all its values, and a number keeps its notation.
+
+    Raises:
+        RecursionError: If it is nested too deeply.
+
+    Example:
+        >>> decoded(r'{"a": "\u0062ad", "a": "so\nbad", "n": 1e2}')
+        '{"a": "bad", "a": "so bad", "n": 1e2}'
+    """
+    try:
+        read = json.loads(
+            written, object_pairs_hook=_Pairs, parse_float=_Written, parse_int=_Written
+        )
+    except ValueError:
+        return unescaped(written)
+    return _written(read)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object, with every pair of it."""
+
+
+class _Written(str):
+    """A number, as it was written."""
+
+    __slots__ = ()
+
+
+def _written(value: object) -> str:
+    match value:
+        case _Pairs():
+            return f"{{{', '.join(f'{_written(key)}: {_written(one)}' for key, one in value)}}}"
+        case list():
+            return f"[{', '.join(map(_written, value))}]"
+        case _Written():
+            return str(value)
+        case str():
+            return json.dumps(_CONTROLS.sub(" ", value), ensure_ascii=False)
+    return json.dumps(value)

@@ -8,9 +8,11 @@ from .components import TemplateRepresentation as TemplateRepresentation
 from .components import render as render
 from .context import ChatContext as ChatContext
 from .context import Context as Context
-from .context import Message as Message
 from .context import SimpleContext as SimpleContext
 from .deltas import Delta as Delta
+from .deltas import ToolCallDelta as ToolCallDelta
+from .messages import Message as Message
+from .messages import ToolCall as ToolCall
 from .results import AttemptResult as AttemptResult
 from .results import Failure as Failure
 from .results import PartialValidationResult as PartialValidationResult

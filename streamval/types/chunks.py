@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamval.types.channels import Channel
 from streamval.types.notebook import html_of
 
 
@@ -11,16 +12,19 @@ from streamval.types.notebook import html_of
 class Chunk:
     """A verbatim piece of a model's output.
 
-    Joining `separator + text` over all chunks of an attempt gives back its raw text, less
-    trailing whitespace.
+    Joining `separator + text` over all chunks of a channel gives back its raw text, less
+    trailing whitespace. The raw text of calls of tools has a line for each call: its name, a space, its
+    arguments.
 
     Attributes:
         text: The piece itself. Most chunkers strip the line breaks around it.
-        index: Position in the output, from 0.
-        start: Offset of the first character in the attempt's raw text.
+        index: Position on its channel, from 0.
+        start: Offset of the first character in the attempt's raw text on this channel.
         end: Offset just past the last one, so that ``raw[start:end] == text``.
         separator: The raw text between the previous chunk and this one.
         attempt: The attempt that wrote it, from 1.
+        channel: `"text"`, `"reasoning"` or `"tool"`.
+        call: Which call of a tool it belongs to, from 0; else `None`.
 
     Example:
         >>> Chunk("Hello.", index=0, start=1, end=7, separator=" ").text
@@ -33,9 +37,19 @@ class Chunk:
     end: int
     separator: str = ""
     attempt: int = 1
+    channel: Channel = "text"
+    call: int | None = None
 
     def __init__(
-        self, text: str, index: int, start: int, end: int, separator: str = "", attempt: int = 1
+        self,
+        text: str,
+        index: int,
+        start: int,
+        end: int,
+        separator: str = "",
+        attempt: int = 1,
+        channel: Channel = "text",
+        call: int | None = None,
     ) -> None:
         # Made for each chunk: as in `PartialValidationResult`, half the time of a generated `__init__`.
         own = self.__dict__
@@ -45,5 +59,8 @@ class Chunk:
         own["end"] = end
         own["separator"] = separator
         own["attempt"] = attempt
+        if channel != "text":  # else those of the class
+            own["channel"] = channel
+            own["call"] = call
 
     _repr_html_ = html_of

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeAlias
+from typing import Self
 
 from streamval.errors import RunError, UsageError
 from streamval.types.components import CBlock
+from streamval.types.messages import Message
 from streamval.types.thunk import GenerationMetadata, ModelOutputThunk
-
-Role: TypeAlias = Literal["system", "user", "assistant"]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One turn of a conversation.
-
-    Attributes:
-        role: The role of the speaker.
-        content: The text.
-    """
-
-    role: Role
-    content: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, Generic, Literal, Self, get_args
@@ -10,6 +10,8 @@ from typing import Annotated, Any, Generic, Literal, Self, get_args
 from pydantic import Field, PlainSerializer
 from typing_extensions import TypeVar
 
+from streamval.types.channels import Channel
+from streamval.types.messages import Message, ToolCall, assistant_message
 from streamval.types.notebook import html_of
 from streamval.types.text import mended
 
@@ -158,6 +160,8 @@ class Usage:
             them and did not generate them again.
         source: Who counted: `"backend"` (it reported them), `"deltas"` (counted here, one for each
             delta) or `"mixed"`.
+        reasoning_tokens: Those of `completion_tokens` that were reasoning; `None` where the backend did not say.
+        cached_tokens: Those of `prompt_tokens` that the backend had in its cache; `None` where it did not say.
     """
 
     prompt_tokens: int | None = None
@@ -165,16 +169,26 @@ class Usage:
     discarded_tokens: int = 0
     reused_tokens: int = 0
     source: Literal["backend", "deltas", "mixed"] = "deltas"
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        known = [n for n in (self.prompt_tokens, other.prompt_tokens) if n is not None]
         return Usage(
-            prompt_tokens=sum(known) if known else None,
+            prompt_tokens=_sum(self.prompt_tokens, other.prompt_tokens),
             completion_tokens=self.completion_tokens + other.completion_tokens,
             discarded_tokens=self.discarded_tokens + other.discarded_tokens,
             reused_tokens=self.reused_tokens + other.reused_tokens,
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cached_tokens=_sum(self.cached_tokens, other.cached_tokens),
             source=self.source if self.source == other.source else "mixed",
         )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    """Return the sum of two counts, of which either may be unknown."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +202,7 @@ class Failure:
             validation.
         lane: Which requirement it was, from 0.
         check_only: Whether its description must not be put into a prompt.
+        channel: What it failed: the text, the reasoning, or the calls of tools.
     """
 
     requirement: str
@@ -195,6 +210,7 @@ class Failure:
     chunk_index: int | None = None
     lane: int | None = None
     check_only: bool = False
+    channel: Channel = "text"
 
     def __str__(self) -> str:
         return f"{self.requirement}: {self.reason}" if self.reason else self.requirement
@@ -225,6 +241,8 @@ class AttemptResult:
         finish_reason: Why the model stopped, in the backend's words (`"stop"`, `"length"`, …);
             `None` where it does not say, or was cut off.
         kept: The offset of its text from which the next attempt continued; else 0.
+        reasoning: All reasoning that the model wrote, rejected reasoning included.
+        tool_calls: The calls that were whole, and passed.
     """
 
     text: str
@@ -235,6 +253,8 @@ class AttemptResult:
     audio: bytes | None = None
     finish_reason: str | None = None
     kept: int = 0
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
 
     _repr_html_ = html_of
 
@@ -282,6 +302,9 @@ class StreamResult(Generic[T]):
             is invalid.
         audio: The same as `text`, of sound.
         finish_reason: That of the last attempt.
+        reasoning: The delivered reasoning that still stands.
+        tool_calls: The calls of tools that were delivered, and stand. None are executed.
+        opaque: The signed or encrypted reasoning of a successful run, as the provider sent it.
     """
 
     success: bool
@@ -293,5 +316,21 @@ class StreamResult(Generic[T]):
     parsed: T | None = None
     audio: bytes | None = None
     finish_reason: str | None = None
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    opaque: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def message(self) -> Message:
+        """The answer as the assistant's message, to go on from: with its calls, and the reasoning that goes back.
+
+        Add it to the conversation, then a message of the role `"tool"` for each call.
+
+        Example:
+            >>> import streamval as sv
+            >>> sv.Pipeline(sv.ScriptedBackend("All is well.")).run_sync("How is it?").message
+            Message(role='assistant', content='All is well.')
+        """
+        return assistant_message(self.text, self.tool_calls, self.reasoning, self.opaque)
 
     _repr_html_ = html_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from streamval.errors import RunError
 from streamval.types.results import Usage
@@ -23,6 +23,8 @@ class GenerationMetadata:
         finish_reason: Why the model stopped, once it has.
         refusal: The words with which the model refused to answer.
         deltas: How many pieces have come.
+        reasoning_deltas: How many of them were reasoning.
+        opaque: Blocks of signed or encrypted reasoning, as the provider sent them.
         cancelled: Whether the generation was cancelled before its end.
     """
 
@@ -31,6 +33,8 @@ class GenerationMetadata:
     finish_reason: str | None = None
     refusal: str = ""
     deltas: int = 0
+    reasoning_deltas: int = 0
+    opaque: tuple[Mapping[str, Any], ...] = ()
     cancelled: bool = False
 
     @property

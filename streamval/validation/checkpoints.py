@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias
 
 from streamval.chunkers.base import Chunker
 from streamval.chunkers.chunking import Chunking, finer, start_chunker
 from streamval.chunkers.json import cuts_json, cuts_json_values
 from streamval.requirements.base import Requirement
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
-from streamval.validation.json_prose import JSONProse
+from streamval.validation.json_prose import JSONProse, ToolProse
+
+LaneChunker: TypeAlias = "Chunker | JSONProse | ToolProse"
+"""Cuts the chunks of the pipeline for one lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class LaneState:
     """
 
     requirement: Requirement
-    chunker: Chunker | JSONProse | None = None
+    chunker: LaneChunker | None = None
     base: int = 0
 
     def copied(self) -> LaneState:
@@ -41,52 +45,61 @@ class Checkpoints:
     """
 
     def __init__(self) -> None:
-        self._after: dict[int, dict[int, LaneState]] = {}
-        self._start: dict[int, LaneState] = {}
+        self._after: dict[tuple[Channel, int], dict[int, LaneState]] = {}
+        self._start: dict[Channel, dict[int, LaneState]] = {}
 
-    def save(self, lane: int, index: int, state: LaneState) -> None:
-        """Keep a lane's state after chunk `index`."""
-        self._after.setdefault(index, {})[lane] = state.copied()
+    def save(self, lane: int, chunk: Chunk, state: LaneState) -> None:
+        """Keep a lane's state after a chunk. Calls of tools begin anew with each attempt."""
+        if chunk.channel != "tool":
+            self._after.setdefault((chunk.channel, chunk.index), {})[lane] = state.copied()
 
     def released(self, chunk: Chunk) -> None:
         """Note that a chunk was released: a repair starts after it."""
-        self._start = self._after.pop(chunk.index, self._start)
+        if (state := self._after.pop((chunk.channel, chunk.index), None)) is not None:
+            self._start[chunk.channel] = state
 
     def rewind(self) -> None:
         """Drop the states after the last released chunk."""
         self._after.clear()
+
+    def forget(self, channel: Channel) -> None:
+        """Forget the states on a channel, which a new attempt writes anew."""
+        self._start.pop(channel, None)
 
     def reset(self) -> None:
         """Forget everything: a new attempt starts from nothing."""
         self._after.clear()
         self._start = {}
 
-    def start(self, lane: int) -> LaneState | None:
-        """Return the state that a lane resumes from, if there is one."""
-        state = self._start.get(lane)
+    def start(self, lane: int, channel: Channel) -> LaneState | None:
+        """Return the state that a lane resumes from on a channel, if there is one."""
+        state = self._start.get(channel, {}).get(lane)
         return None if state is None else state.copied()
 
 
-C = TypeVar("C", Chunker, JSONProse, Chunker | JSONProse | None)
-
-
-def copied(chunker: C) -> C:
+def copied(chunker: LaneChunker | None) -> LaneChunker | None:
     """Return an independent copy: deep, unless the chunker has a `__copy__`."""
     return copy(chunker) if hasattr(type(chunker), "__copy__") else deepcopy(chunker)
 
 
-def fresh(requirement: Requirement, base: int, chunking: Chunking = None) -> LaneState:
+def fresh(
+    requirement: Requirement, base: int, chunking: Chunking = None, channel: Channel = "text"
+) -> LaneState:
     """Return the state of a lane that has judged nothing yet.
 
     Args:
         requirement: The original.
         base: Offset in the raw text at which judging begins.
-        chunking: How the pipeline cuts. Of JSON, a requirement for prose judges the strings.
+        chunking: How the pipeline cuts this channel. Of JSON, a requirement for prose judges the strings.
+        channel: What it judges. Of calls of tools, it judges names, keys and values.
     """
     own = requirement.chunking
+    if channel == "tool":
+        reads = requirement.reads_tools or not _is_asked(requirement)
+        return LaneState(copy(requirement), None if reads else ToolProse(own), base)
     if requirement.longer_chunks and (own == chunking or finer(own, chunking)):
         own = None
-    chunker: Chunker | JSONProse | None = None if own is None else start_chunker(own)
+    chunker: LaneChunker | None = None if own is None else start_chunker(own)
     if cuts_json(chunking) and _reads_prose(requirement):
         everything = requirement.judges_all
         chunker = JSONProse(own, keys=everything, scalars=everything or cuts_json_values(chunking))
@@ -97,6 +110,10 @@ def _reads_prose(requirement: Requirement) -> bool:
     """Return whether a requirement is asked about chunks, and not about raw text or sound."""
     if requirement.reads_json or requirement.judges is bytes:
         return False
+    return _is_asked(requirement) and (requirement.judges_all or not requirement.verbatim)
+
+
+def _is_asked(requirement: Requirement) -> bool:
+    """Return whether a requirement judges chunks."""
     asked = getattr(requirement.stream_validate, "__func__", None)
-    is_asked = asked is not Requirement.stream_validate
-    return is_asked and (requirement.judges_all or not requirement.verbatim)
+    return asked is not Requirement.stream_validate

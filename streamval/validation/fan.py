@@ -32,11 +32,13 @@ from typing import Any, NamedTuple
 from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
 from streamval.aio.tasks import loop_or_none, no_loop, start_eagerly
 from streamval.errors import ValidatorError
-from streamval.requirements.base import Requirement
+from streamval.requirements.base import judges_on
+from streamval.requirements.tools import ToolCalls
+from streamval.types.channels import CHANNELS, Channel
 from streamval.types.chunks import Chunk
 from streamval.types.results import UNKNOWN, PartialValidationResult
 from streamval.validation.lane import Judgement, Lane, Outcome
-from streamval.validation.options import FanOptions
+from streamval.validation.options import Clones, FanOptions
 from streamval.validation.verdicts import Check, Row, Rows, Verdict
 
 
@@ -54,10 +56,52 @@ class FanCallbacks(NamedTuple):
     """
 
     failed: Callable[[Any], None]
-    ended: Callable[[tuple[Requirement, ...] | None], None]
+    ended: Callable[[Clones | None], None]
     on_verdict: Callable[[Verdict], None] | None = None
     on_check: Callable[[Check], None] | None = None
     cancel_source: Callable[[], None] | None = None
+
+
+class ChannelLanes:
+    """The lanes that judge one channel.
+
+    A call of a tool where no tools were offered fails: then there is one more lane, which says so.
+
+    Args:
+        channel: The channel.
+        options: The requirements, and the options of judging.
+
+    Attributes:
+        lanes: The lanes, by the position of their requirement.
+        clones: The clones by position; `None` for a requirement that does not judge this channel.
+        plain: The lanes whose validators are plain functions.
+        slow: The lanes that are asked in tasks.
+        blank: The results of a chunk before any lane was asked.
+        missing: How many lanes are asked.
+        last: The last chunk.
+    """
+
+    def __init__(self, channel: Channel, options: FanOptions) -> None:
+        requirements = options.requirements
+        if channel == "tool" and not any(one.reads_tools for one in requirements):
+            requirements = (*requirements, NO_TOOLS)
+        lanes = [
+            Lane(position, one, options, channel)
+            if judges_on(one, channel, delivered=options.delivered)
+            else None
+            for position, one in enumerate(requirements)
+        ]
+        self.clones = tuple(lane and lane.requirement for lane in lanes)
+        self.blank = [UNKNOWN if lane is not None and lane.silent else None for lane in lanes]
+        self.lanes = [lane for lane in lanes if lane is not None]
+        self.plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
+        self.slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
+        self.missing = len(self.plain) + len(self.slow)
+        self.last: Chunk | None = None
+
+
+NO_TOOLS = ToolCalls(())
+"""Fails each call, as no tools were offered."""
 
 
 class Fan:
@@ -76,16 +120,15 @@ class Fan:
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
         self._loop = loop_or_none()
         self._time = time.monotonic if self._loop is None else self._loop.time
-        self.lanes = [Lane(n, one, options) for n, one in enumerate(options.requirements)]
-        self._clones = tuple(lane.requirement for lane in self.lanes)
+        self._channels = {channel: ChannelLanes(channel, options) for channel in CHANNELS}
+        self._all = tuple(self._channels.values())
+        self._clones: Clones = {channel: its.clones for channel, its in self._channels.items()}
         if options.on_start is not None:
             options.on_start(self._clones)
-        self._plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
-        self._slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
-        if self._slow and self._loop is None:  # functions need none
+        if self._loop is None and any(its.slow for its in self._all):  # functions need none
             raise no_loop()
-        blank = [UNKNOWN if lane.silent else None for lane in self.lanes]
-        self._rows = Rows(blank, self._clones)
+        self._rows = Rows()
+        self._channel: Channel = "text"  # of the last chunk
         # Validators run outside our scope: what they subscribe to is not ours to close.
         self._context = copy_context()
         self._context.run(leave_scope)
@@ -101,7 +144,13 @@ class Fan:
         """Judge a chunk."""
         if self._rows.limit is not None:
             return
-        row = self._rows.add(chunk)
+        if chunk.channel != self._channel:
+            self._enter(chunk.channel)
+            if self._rows.limit is not None:
+                return
+        its = self._channels[chunk.channel]
+        its.last = chunk
+        row = self._rows.add(chunk, its.blank, its.missing, len(its.lanes), its.clones)
         if self._asking:  # a validator has pushed it: it waits for its turn
             self._unasked.append(row)
             return
@@ -121,18 +170,32 @@ class Fan:
 
     def on_completed(self) -> None:
         """Judge the text that lanes still hold, then end: no more chunks will come."""
-        index, end = self._options.index, self._options.start
-        last = self._rows.last
-        if last is not None:
-            index, end = last.index + 1, last.end
-        if index and self._rows.limit is None and any(lane.keeps_a_tail for lane in self.lanes):
-            tail = last or Chunk("", 0, 0, 0)
+        if self._channel == "reasoning":
+            self._judge_tail(self._channel)
+        self._judge_tail("text")
+        self._source_ended = True
+        self._settle()
+
+    def _enter(self, channel: Channel) -> None:
+        """Begin with another channel: reasoning that lanes still hold is judged before what follows it."""
+        last, self._channel = self._channel, channel
+        if last == "reasoning":
+            self._judge_tail(last)
+            self._channel = channel
+
+    def _judge_tail(self, channel: Channel) -> None:
+        """Judge the text that lanes still hold: they get a chunk without text."""
+        its, options = self._channels[channel], self._options
+        index, end = (options.index, options.start) if channel == "text" else options.reasoning
+        if its.last is not None:
+            index, end = its.last.index + 1, its.last.end
+        if index and self._rows.limit is None and any(lane.keeps_a_tail for lane in its.lanes):
+            tail = its.last or Chunk("", 0, 0, 0, channel=channel)
             nothing = tail.text[:0]  # of text, or of sound
+            self._channel = channel
             self.on_chunk(
                 replace(tail, text=nothing, index=index, start=end, end=end, separator=nothing)
             )
-        self._source_ended = True
-        self._settle()
 
     def on_error(self, error: BaseException) -> None:
         """Stop, because the source or a validator has raised."""
@@ -149,33 +212,34 @@ class Fan:
     # Asking
 
     def _ask(self, row: Row) -> None:
+        its = self._channels[row.chunk.channel]
         if self._callbacks.on_verdict is not None:
-            self._report_silent(row, self._callbacks.on_verdict)
-        slow = (
-            self._slow
-        )  # the lanes before `_ask_plain`, which may replace this list by a longer one
-        if self._plain:
+            self._report_silent(row, its, self._callbacks.on_verdict)
+        slow = its.slow  # before `_ask_plain`, which may replace this list by a longer one
+        if its.plain:
             token = enter_scope(None)  # as `_context` does for the tasks
             try:
-                self._ask_plain(row)
+                self._ask_plain(row, its)
             finally:
                 exit_scope(token)
         if slow and not self._rows.is_over(row):
             admitted = [lane for lane in slow if lane.admit(row)]
             self._ask_slow(row, admitted[::-1])
 
-    def _report_silent(self, row: Row, on_verdict: Callable[[Verdict], None]) -> None:
+    def _report_silent(
+        self, row: Row, its: ChannelLanes, on_verdict: Callable[[Verdict], None]
+    ) -> None:
         """Report the lanes that are never asked, so that every lane has a verdict."""
-        if not self.lanes:
-            on_verdict(Verdict(-1, row.chunk, UNKNOWN, 0, row.position))
-        for lane in self.lanes:
+        if not its.lanes:
+            on_verdict(Verdict(-1, row.chunk, UNKNOWN, len(its.clones), row.position, asked=0))
+        for lane in its.lanes:
             if lane.silent:
                 on_verdict(row.verdict(lane.position, lane.requirement))
 
-    def _ask_plain(self, row: Row) -> None:
+    def _ask_plain(self, row: Row, its: ChannelLanes) -> None:
         """Ask plain functions, one after another."""
         quiet, rows = self._callbacks.on_verdict is None, self._rows
-        for lane in self._plain:
+        for lane in its.plain:
             if rows.limit is not None and rows.is_over(row):
                 return
             asked_at = 0.0 if quiet else self._time()
@@ -183,20 +247,20 @@ class Fan:
             if type(outcome) is PartialValidationResult and quiet and outcome.success != "fail":
                 row.add(lane.position, outcome)  # the short way of `_on_outcome`
             elif isinstance(outcome, Judgement):
-                self._no_longer_plain(lane)
+                self._no_longer_plain(lane, its)
                 self._ask_slow(row, [lane], outcome)
             else:
                 self._on_outcome(lane, row, outcome, asked_at)
 
-    def _no_longer_plain(self, lane: Lane) -> None:
+    def _no_longer_plain(self, lane: Lane, its: ChannelLanes) -> None:
         """Ask a lane in tasks from now on, because its plain function returned something to await.
 
         It takes the slot of the judgement that has been started.
         """
         lane.plain = False
         lane.slots -= 1
-        self._plain = [other for other in self._plain if other is not lane]
-        self._slow = sorted([*self._slow, lane], key=lambda one: one.position)
+        its.plain = [other for other in its.plain if other is not lane]
+        its.slow = sorted([*its.slow, lane], key=lambda one: one.position)
 
     def _ask_slow(self, row: Row, lanes: list[Lane], started: Judgement | None = None) -> None:
         """Ask lanes in tasks: where one has to wait, another task continues with the next lane.
@@ -302,8 +366,9 @@ class Fan:
 
     def _stop_at(self, position: int) -> None:
         """Stop judging the row at `position` and later ones. Below 0, stop judging all rows."""
-        for lane in self._slow:
-            lane.stop_at(position)
+        for its in self._all:
+            for lane in its.slow:
+                lane.stop_at(position)
         if self._working:
             me = asyncio.current_task()
             for task, row in list(self._working.items()):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from streamval.aio.tasks import side_by_side
 from streamval.backends.base import Backend
-from streamval.requirements.base import Requirement
 from streamval.requirements.final import validate_output
+from streamval.structured.as_read import decoded, unescaped
+from streamval.types.channels import CHANNELS, Channel
 from streamval.types.context import Context
-from streamval.types.results import Failure
+from streamval.types.messages import ToolCall
+from streamval.types.results import Failure, ValidationResult
 from streamval.types.text import mended
 from streamval.types.thunk import GenerationMetadata
-from streamval.validation.verdicts import Check, failures_of
+from streamval.validation.options import Clones
+from streamval.validation.verdicts import Check, failure_of
 
 REFUSED = {
     "content_filter": "the provider's content filter cut it off",
@@ -22,17 +25,19 @@ REFUSED = {
 
 
 async def final_check(
-    requirements: Sequence[Requirement],
+    clones: Clones,
     backend: Backend | None,
     ctx: Context,
+    written: Mapping[Channel, str],
     known: GenerationMetadata,
 ) -> Check:
-    """Judge the output at the end of `ctx` by all requirements concurrently.
+    """Judge the whole output of each channel by all requirements concurrently.
 
     Args:
-        requirements: The clones that have judged its chunks without a failure.
+        clones: The clones that have judged its chunks without a failure.
         backend: The model that they may ask.
-        ctx: The conversation, ending in the output.
+        ctx: The conversation before the output.
+        written: The output of each channel. A channel on which nothing was written is not judged.
         known: The metadata of the generation.
 
     Returns:
@@ -43,11 +48,46 @@ async def final_check(
     """
     if refusal := _refusal(known):
         return Check(None, "fail", failures=(refusal,))
-    results = await side_by_side(
-        *(validate_output(one, backend, ctx, streamed=True) for one in requirements)
+    spoken = {channel for channel, text in written.items() if text.strip()}
+    if "tool" not in spoken:  # an answer of calls alone says nothing; an empty one is judged
+        spoken.add("text")
+    judged = [
+        (position, channel, clone)
+        for channel in CHANNELS
+        if channel in spoken
+        for position, clone in enumerate(clones[channel])
+        if clone is not None
+    ]
+    ctxs = {channel: ctx.with_output(text, known) for channel, text in written.items()}
+    answers = await side_by_side(
+        *(validate_output(one, backend, ctxs[channel], streamed=True) for _, channel, one in judged)
     )
-    failures = failures_of(requirements, results)
-    return Check(None, "fail" if failures else "pass", tuple(results), failures=failures)
+    results: list[ValidationResult | None] = [None] * len(clones["text"])
+    failures: list[Failure] = []
+    for (position, channel, clone), answer in zip(judged, answers, strict=True):
+        if position == len(results):  # that no tools were offered has been judged by each chunk
+            continue
+        failed = failure_of(clone, answer, position, channel)
+        if failed is not None:
+            failures.append(failed)
+        if results[position] is None or (failed is not None and results[position]):
+            results[position] = answer
+    # Without an answer, nothing was written on the channels that a requirement judges.
+    whole = tuple(ValidationResult(True) if one is None else one for one in results)
+    return Check(None, "fail" if failures else "pass", whole, failures=tuple(failures))
+
+
+def as_read_by_rules(call: ToolCall) -> str:
+    r"""Return a call of a tool as the requirements judge it as a whole: a line, unescaped.
+
+    Example:
+        >>> as_read_by_rules(ToolCall(0, "c1", "say", None, r'{"word": "\u0062ad"}'))
+        'say {"word": "bad"}\n'
+    """
+    try:
+        return f"{call.name} {decoded(call.raw)}\n"
+    except RecursionError:
+        return f"{call.name} {unescaped(call.raw)}\n"
 
 
 def _refusal(known: GenerationMetadata) -> Failure | None:

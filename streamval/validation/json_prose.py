@@ -1,4 +1,4 @@
-"""`JSONProse`: what a requirement that judges prose sees of chunks of JSON."""
+"""What a requirement that judges prose sees of chunks of JSON (`JSONProse`), and of calls of tools (`ToolProse`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from streamval.chunkers.base import Chunker
 from streamval.chunkers.chunking import Chunking, start_chunker
 from streamval.chunkers.json import JSONChunk, JSONDelta
+from streamval.chunkers.tool import ToolChunk
 from streamval.structured.as_read import unescaped
 from streamval.structured.json_events import JSONEvent
 from streamval.structured.reader import CERTAIN_AFTER
@@ -144,6 +145,55 @@ class JSONProse:
         return [
             replace(p, text=unescaped(p.text), start=p.start + by, end=p.end + by) for p in pieces
         ]
+
+
+class ToolProse:
+    """Takes chunks of calls of tools, and returns the text in them: the name, each key, each value, decoded.
+
+    A piece has the place of the chunk that completes it.
+
+    Args:
+        chunking: How a string is cut further; by default it is not cut.
+
+    Example:
+        >>> from streamval.chunkers.tool import ToolChunker
+        >>> from streamval.types.deltas import ToolCallDelta
+        >>> prose = ToolProse()
+        >>> call = ToolCallDelta(0, "c1", "weather", '{"city": "P\\\\u0061ris"}')
+        >>> [piece.text for chunk in ToolChunker().feed(call) for piece in prose.take(chunk)]
+        ['weather', 'city', 'Paris']
+    """
+
+    def __init__(self, chunking: Chunking = None) -> None:
+        self._chunking = chunking
+        self._calls: dict[int, tuple[JSONProse, int]] = {}  # with the size of the arguments so far
+
+    def take(self, chunk: Chunk) -> list[Chunk]:
+        """Return the pieces of text that a chunk completes."""
+        if not isinstance(chunk, ToolChunk):  # the end of the stream has none
+            return []
+        if chunk.part == "name":
+            return [chunk]
+        prose, size = self._calls.get(chunk.call) or (self._new(), 0)
+        if chunk.part == "end":
+            pieces = prose.flush()
+        else:
+            end = size + len(chunk.text)
+            self._calls[chunk.call] = prose, end
+            pieces = prose.take(JSONDelta(chunk.text, 0, size, end, reading=chunk.reading))
+        return [replace(piece, start=chunk.start, end=chunk.end) for piece in pieces]
+
+    def flush(self) -> list[Chunk]:
+        """Return an empty list: the end of each call has come before."""
+        return []
+
+    def _new(self) -> JSONProse:
+        return JSONProse(self._chunking, keys=True, scalars=True)
+
+    def __copy__(self) -> ToolProse:
+        twin = ToolProse(self._chunking)
+        twin._calls = {call: (copy(prose), size) for call, (prose, size) in self._calls.items()}
+        return twin
 
 
 _BRACKET = re.compile(r"[\[{]")

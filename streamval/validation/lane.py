@@ -32,15 +32,17 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple, TypeAlias
 
 from streamval.backends.secrets import without_secrets
-from streamval.chunkers.base import Chunker, shifted
-from streamval.chunkers.chunking import finer
+from streamval.chunkers.base import shifted
+from streamval.chunkers.chunking import chunking_on, finer
 from streamval.chunkers.json import JSONDelta
+from streamval.chunkers.tool import ToolChunk
 from streamval.errors import ValidatorError, ValidatorTimeoutError
 from streamval.requirements.base import Requirement
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.results import UNKNOWN, PartialValidationResult
-from streamval.validation.checkpoints import LaneState, copied, fresh
-from streamval.validation.json_prose import JSONProse
+from streamval.validation.checkpoints import LaneChunker, LaneState, copied, fresh
+from streamval.validation.json_prose import JSONProse, ToolProse
 from streamval.validation.options import FanOptions
 from streamval.validation.verdicts import Row
 
@@ -63,7 +65,7 @@ class Cut(NamedTuple):
 
     pieces: Sequence[Chunk]
     error: BaseException | None = None
-    chunker_after: Chunker | JSONProse | None = None
+    chunker_after: LaneChunker | None = None
     settled: int | None = None
 
 
@@ -83,9 +85,7 @@ class Judgement:
 
     awaited: Awaitable[object]
 
-    def __init__(
-        self, row: Row, left: Iterator[Chunk], chunker_after: Chunker | JSONProse | None
-    ) -> None:
+    def __init__(self, row: Row, left: Iterator[Chunk], chunker_after: LaneChunker | None) -> None:
         self.row = row
         self.left = left
         self.piece = row.chunk
@@ -105,6 +105,7 @@ class Lane:
         position: Which lane this is, from 0.
         requirement: The original, which is cloned here.
         options: The options of all lanes.
+        channel: What it judges.
 
     Attributes:
         requirement: The clone.
@@ -115,10 +116,18 @@ class Lane:
         queue: The chunks that wait for a slot.
     """
 
-    def __init__(self, position: int, requirement: Requirement, options: FanOptions) -> None:
+    def __init__(
+        self,
+        position: int,
+        requirement: Requirement,
+        options: FanOptions,
+        channel: Channel = "text",
+    ) -> None:
         checkpoints = options.checkpoints
-        state = (checkpoints and checkpoints.start(position)) or fresh(
-            requirement, options.start, options.chunking
+        chunking = chunking_on(channel, options.chunking)
+        base = {"text": options.start, "reasoning": options.reasoning[1]}.get(channel, 0)
+        state = (checkpoints and checkpoints.start(position, channel)) or fresh(
+            requirement, base, chunking, channel
         )
         clone = state.requirement
         validate: Any = clone.stream_validate
@@ -139,8 +148,8 @@ class Lane:
         self._chunker = state.chunker
         self._base = state.base
         # Whether a piece of its own chunker never reaches across the pipeline's chunks.
-        self._nested = not isinstance(state.chunker, JSONProse) and finer(
-            requirement.chunking, options.chunking
+        self._nested = isinstance(state.chunker, ToolProse) or (
+            not isinstance(state.chunker, JSONProse) and finer(requirement.chunking, chunking)
         )
         self._cuts: dict[int, Cut] = {}
         self._asked_to = self._passed_to = 0
@@ -197,7 +206,7 @@ class Lane:
         cut = self._cuts.pop(row.position, None) or self._cut(row.chunk, self._chunker)
         judgement = Judgement(row, iter(cut.pieces), cut.chunker_after)
         if self.requirement.hold:
-            row.cover(self.position, 0)  # nothing has passed yet, so nothing is released
+            row.cover(self.position, self._settled_by(row.chunk))
         elif cut.settled is not None:
             row.cover(self.position, cut.settled)
         if cut.error is not None:
@@ -256,21 +265,23 @@ class Lane:
     def _argument_for(self, piece: Chunk) -> Any:
         """Return the argument of a `verbatim` validator: text with its separator, or parsed JSON."""
         reads_json = self.requirement.reads_json
+        if self.requirement.reads_tools and isinstance(piece, ToolChunk):
+            return piece
         if reads_json and isinstance(piece, JSONDelta) and piece.reading is not None:
             return piece
         return piece.separator + piece.text
 
-    def _cut(self, chunk: Chunk, chunker: Chunker | JSONProse | None) -> Cut:
+    def _cut(self, chunk: Chunk, chunker: LaneChunker | None) -> Cut:
         if chunker is None:
             return Cut((chunk,) if chunk.text else ())
         try:
-            if isinstance(chunker, JSONProse):
+            if isinstance(chunker, (JSONProse, ToolProse)):
                 pieces: Sequence[Chunk] = chunker.take(chunk)
             else:
                 pieces = chunker.feed(chunk.separator + chunk.text)
             if self._nested or not chunk.text:
                 pieces = [*pieces, *chunker.flush()]
-            if self._base and not isinstance(chunker, JSONProse):
+            if self._base and not isinstance(chunker, (JSONProse, ToolProse)):
                 pieces = [shifted(piece, self._base) for piece in pieces]
             after = None if self._checkpoints is None else copied(chunker)
             settled = chunker.settled if isinstance(chunker, JSONProse) else None
@@ -301,6 +312,14 @@ class Lane:
             judgement.row.cover(self.position, end)
         self.requirement.holds_back = self._passed_to < self._asked_to
 
+    def _settled_by(self, chunk: Chunk) -> int:
+        """Return the offset up to which nothing is held back before a chunk is judged.
+
+        That is none of it: nothing has passed yet. But the end of a call has nothing to judge.
+        """
+        is_end = isinstance(chunk, ToolChunk) and chunk.part == "end"
+        return chunk.end if is_end and not self.requirement.holds_back else 0
+
     def _save_and_conclude(self, judgement: Judgement) -> Outcome:
         """Save the lane's state for a repair, unless the chunk failed. Return the outcome."""
         outcome = UNKNOWN if judgement.outcome is None else judgement.outcome
@@ -309,7 +328,7 @@ class Lane:
             return outcome
         state = LaneState(self.requirement, judgement.chunker_after, self._base)
         try:
-            checkpoints.save(self.position, judgement.row.chunk.index, state)
+            checkpoints.save(self.position, judgement.row.chunk, state)
         except BaseException as error:  # of the requirement's own __copy__
             return error
         return outcome

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 from streamval.backends.base import Backend
 from streamval.chunkers.chunking import Chunking
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
+from streamval.types.channels import CHANNELS, Channel
 from streamval.types.context import Context
 from streamval.validation.checkpoints import Checkpoints
+
+Clones: TypeAlias = "Mapping[Channel, tuple[Requirement | None, ...]]"
+"""The clones that judge a channel, in the order of the requirements; `None` for one that does not judge it."""
 
 MAX_PENDING_CHUNKS = 64
 """Chunks that may wait for verdicts before the source is paused."""
@@ -27,7 +31,9 @@ class JudgingOptions(TypedDict, total=False):
     index: int
     start: int
     checkpoints: Checkpoints | None
-    on_start: Callable[[tuple[Requirement, ...]], None] | None
+    on_start: Callable[[Clones], None] | None
+    delivered: Collection[Channel]
+    reasoning: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,9 @@ class FanOptions:
     index: int = 0
     start: int = 0
     checkpoints: Checkpoints | None = None
-    on_start: Callable[[tuple[Requirement, ...]], None] | None = None
+    on_start: Callable[[Clones], None] | None = None
+    delivered: Collection[Channel] = CHANNELS
+    reasoning: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
         if self.max_pending_chunks < 1:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
+from operator import itemgetter
 
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.validation.verdicts import Check
 
@@ -12,8 +15,8 @@ class ReleaseOrder:
     """Decides which chunks may go to the consumer.
 
     Without a lane that holds, each chunk that did not fail is released at once. A holding lane keeps an
-    unknown chunk, and all chunks after it, until a later pass covers them or the final validation
-    passes.
+    unknown chunk, and all chunks after it on its channel, until a later pass covers them or the final validation
+    passes. Calls of tools wait for chunks of all channels before them.
 
     Example:
         >>> from streamval.types.chunks import Chunk
@@ -26,7 +29,10 @@ class ReleaseOrder:
     """
 
     def __init__(self) -> None:
-        self._held: deque[Chunk] | None = None  # made when a chunk is held: most runs hold none
+        # By channel, in order, with the number of the chunk; made when a chunk is held: most runs hold none.
+        self._held: dict[Channel, deque[tuple[int, Chunk]]] | None = None
+        self._covered: dict[Channel, int | None] = {}
+        self._count = 0
 
     def check(self, check: Check) -> list[Chunk]:
         """Take a check; return the chunks that may go now, in order."""
@@ -35,17 +41,36 @@ class ReleaseOrder:
             self._held = None
             return []
         if chunk is None:  # the final validation
-            return self._take(None) if check.success == "pass" else []
-        if chunk.text:  # the tail check at the end of a stream has no text of its own
-            if check.covered is None and not self._held:
-                return [chunk]
-            if self._held is None:
-                self._held = deque()
-            self._held.append(chunk)
-        return self._take(check.covered)
+            return self._take_all() if check.success == "pass" else []
+        channel = chunk.channel
+        if check.covered is None and self._held is None:
+            return (
+                [chunk] if chunk.text else []
+            )  # the tail check at the end of a stream has no text
+        if self._held is None:
+            self._held = {}
+        if chunk.text:
+            self._count += 1
+            self._held.setdefault(channel, deque()).append((self._count, chunk))
+        self._covered[channel] = check.covered
+        return self._take(channel)
 
-    def _take(self, covered: int | None) -> list[Chunk]:
+    def _take(self, channel: Channel) -> list[Chunk]:
+        """Take the chunks of a channel that are covered. A call of a tool waits for all that precedes it."""
+        assert self._held is not None
+        held, first = self._held.get(channel, deque()), self._count + 1
+        covered = self._covered[channel]
+        if channel == "tool":
+            others = (queue for name, queue in self._held.items() if name != channel and queue)
+            first = min((queue[0][0] for queue in others), default=first)
         released = []
-        while self._held and (covered is None or self._held[0].end <= covered):
-            released.append(self._held.popleft())
+        while held and held[0][0] < first and (covered is None or held[0][1].end <= covered):
+            released.append(held.popleft()[1])
+        if released and channel != "tool" and "tool" in self._held:
+            released += self._take("tool")
         return released
+
+    def _take_all(self) -> list[Chunk]:
+        queues = [] if self._held is None else self._held.values()
+        self._held = None
+        return [chunk for _, chunk in sorted(chain(*queues), key=itemgetter(0))]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamval.requirements.base import Requirement
+from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of
 from streamval.types.results import Failure, PartialValidationResult, TriState, ValidationResult
@@ -22,7 +23,8 @@ class Verdict(NamedTuple):
         lane: Position of the requirement, from 0.
         chunk: What was judged.
         result: The tri-state result.
-        lanes: How many lanes judge each chunk.
+        lanes: How many requirements there are.
+        asked: How many of them judge the channel of the chunk; by default all.
         position: Position among the judged chunks, from 0; by default the chunk's
             index.
         covered: Only from a lane that holds chunks back: the end of the last piece that passed, 0
@@ -39,6 +41,7 @@ class Verdict(NamedTuple):
     covered: int | None = None
     seconds: float | None = None
     requirement: Requirement | None = None
+    asked: int | None = None
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -51,8 +54,8 @@ class Check(NamedTuple):
         chunk: What was judged; `None` for the final validation of the whole output.
         success: Fail beats unknown beats pass.
         results: The result of each lane, in order; `None` for a lane that was cut off.
-        covered: The offset up to which no lane holds chunks back; `None` where no lane holds, and
-            after a failure, which releases nothing.
+        covered: The offset on the chunk's channel up to which no lane holds chunks back; `None` where no
+            lane holds, and after a failure, which releases nothing.
         failures: Which requirements failed, and why.
     """
 
@@ -66,29 +69,27 @@ class Check(NamedTuple):
         return html_of(self)
 
 
-def failures_of(
-    requirements: Sequence[Requirement | None],
-    results: Sequence[PartialValidationResult | ValidationResult | None],
+def failure_of(
+    requirement: Requirement | None,
+    result: PartialValidationResult | ValidationResult | None,
+    lane: int,
+    channel: Channel,
     chunk_index: int | None = None,
-) -> tuple[Failure, ...]:
-    """Return a `Failure` for each requirement that failed.
+) -> Failure | None:
+    """Return the failure of a requirement; `None` if it has not failed, or was not asked.
 
     Args:
-        requirements: In the order of their lanes; `None` where it is not known.
-        results: The result of each lane, for a chunk or the output; `None` for a lane that was cut off.
+        requirement: `None` where it is not known.
+        result: Its result for a chunk or the output.
+        lane: Its position.
+        channel: What was judged.
         chunk_index: The chunk; `None` for the whole output.
     """
-    return tuple(
-        Failure(
-            f"requirement {lane}" if requirement is None else requirement.name,
-            _why(result),
-            chunk_index,
-            lane,
-            requirement is not None and requirement.check_only,
-        )
-        for lane, (requirement, result) in enumerate(zip(requirements, results, strict=True))
-        if result is not None and _has_failed(result)
-    )
+    if result is None or not _has_failed(result):
+        return None
+    name = f"requirement {lane}" if requirement is None else requirement.name
+    check_only = requirement is not None and requirement.check_only
+    return Failure(name, _why(result), chunk_index, lane, check_only, channel)
 
 
 def _has_failed(result: PartialValidationResult | ValidationResult) -> bool:
@@ -109,9 +110,12 @@ class Row:
 
     Args:
         chunk: What is judged.
-        results: The result of each lane, in order; `None` for a lane that still has to answer.
+        results: The result of each lane, in order; `None` for a lane that still has to answer, or does not judge
+            this channel.
         missing: How many lanes still have to answer.
         position: Position among the judged chunks, from 0.
+        asked: How many lanes judge this channel.
+        requirements: In the order of the results; `None` where it is not known.
 
     Attributes:
         success: Fail beats unknown beats pass.
@@ -119,7 +123,10 @@ class Row:
         covered: For each lane that holds chunks back, the offset up to which its result is a pass.
     """
 
-    __slots__ = ("chunk", "covered", "done", "missing", "position", "results", "success")
+    __slots__ = (
+        *("asked", "chunk", "covered", "done", "missing", "position", "requirements", "results"),
+        "success",
+    )
 
     def __init__(
         self,
@@ -127,14 +134,18 @@ class Row:
         results: list[PartialValidationResult | None],
         missing: int,
         position: int,
+        asked: int,
+        requirements: Sequence[Requirement | None],
     ) -> None:
         self.chunk = chunk
         self.position = position
         self.results = results
         self.missing = missing
+        self.asked = asked
+        self.requirements = requirements
         self.covered: dict[int, int] | None = None
         # Results from before any lane was asked are the "unknown" of silent lanes.
-        self.success: TriState = "pass" if missing and missing == len(results) else "unknown"
+        self.success: TriState = "pass" if missing and missing == asked else "unknown"
         self.done = not missing
 
     def add(self, lane: int, result: PartialValidationResult) -> None:
@@ -166,67 +177,65 @@ class Row:
             covered,
             seconds,
             requirement,
+            self.asked,
         )
 
 
 class CheckOrder:
-    """Makes checks of rows. The rows have to come in chunk order.
+    """Makes checks of rows. The rows have to come in chunk order."""
 
-    Args:
-        requirements: In the order of their lanes; `None` where it is not known.
-    """
-
-    def __init__(self, requirements: Sequence[Requirement | None]) -> None:
-        self._requirements = requirements
-        self._covered: dict[int, int] = {}
+    def __init__(self) -> None:
+        self._covered: dict[Channel, dict[int, int]] = {}
 
     def check(self, row: Row) -> Check:
         """Return the check of a row that is done."""
         if row.success == "fail":  # a failure releases nothing
-            failures = failures_of(self._requirements, row.results, row.chunk.index)
+            found = (
+                failure_of(requirement, result, lane, row.chunk.channel, row.chunk.index)
+                for lane, (requirement, result) in enumerate(
+                    zip(row.requirements, row.results, strict=True)
+                )
+            )
+            failures = tuple(failure for failure in found if failure is not None)
             return Check(row.chunk, "fail", tuple(row.results), failures=failures)
         reach = None
         if row.covered is not None:
+            covered = self._covered.setdefault(row.chunk.channel, {})
             for lane, end in row.covered.items():
-                self._covered[lane] = max(self._covered.get(lane, 0), end)
-            reach = min(self._covered.values())
+                covered[lane] = max(covered.get(lane, 0), end)
+            reach = min(covered.values())
         return Check(row.chunk, row.success, tuple(row.results), reach)
 
 
 class Rows:
     """The chunks that wait for verdicts, in their order, and where judging stops.
 
-    Args:
-        blank: The results of a row before any lane was asked: `None` for each lane that will be
-            asked, a verdict for each silent lane.
-        requirements: Those of the lanes.
-
     Attributes:
         limit: The position from which on no verdict is wanted; -1 once everything is over, `None`
             before any failure.
-        last: The last chunk.
         waiting: The rows whose check has not been reported yet.
     """
 
-    __slots__ = ("_blank", "_count", "_missing", "_order", "last", "limit", "waiting")
+    __slots__ = ("_count", "_order", "limit", "waiting")
 
-    def __init__(
-        self, blank: list[PartialValidationResult | None], requirements: Sequence[Requirement]
-    ) -> None:
-        self._blank = blank
-        self._missing = blank.count(None)
+    def __init__(self) -> None:
         self.waiting: deque[Row] = deque()
-        self._order = CheckOrder(requirements)
+        self._order = CheckOrder()
         self._count = 0
         self.limit: int | None = None
-        self.last: Chunk | None = None
 
-    def add(self, chunk: Chunk) -> Row:
-        """Make the row of the next chunk."""
-        row = Row(chunk, self._blank.copy(), self._missing, self._count)
+    def add(
+        self,
+        chunk: Chunk,
+        blank: list[PartialValidationResult | None],
+        missing: int,
+        asked: int,
+        requirements: Sequence[Requirement | None],
+    ) -> Row:
+        """Make the row of the next chunk; the other arguments as for `Row`."""
+        row = Row(chunk, blank.copy(), missing, self._count, asked, requirements)
         self._count += 1
         self.waiting.append(row)
-        self.last = chunk
         return row
 
     def is_over(self, row: Row) -> bool:
@@ -259,23 +268,25 @@ class TriStateMerge:
     def __init__(self) -> None:
         self._rows: dict[int, Row] = {}
         self._next = 0
-        self._requirements: list[Requirement | None] = []
-        self._order = CheckOrder(self._requirements)
+        self._order = CheckOrder()
         self._failed = False
 
     def add(self, verdict: Verdict) -> list[Check]:
         """Take a verdict. Return the checks that it completes."""
         if self._failed:
             return []
-        lane, chunk, result, lanes, position, covered, _, requirement = verdict
-        self._requirements.extend([None] * (lanes - len(self._requirements)))
+        lane, chunk, result, lanes, position, covered, _, requirement, asked = verdict
         if position is None:
             position = chunk.index
         row = self._rows.get(position)
         if row is None:
-            row = self._rows[position] = Row(chunk, [None] * lanes, lanes, position)
-        if lanes:
-            self._requirements[lane] = requirement
+            asked = lanes if asked is None else asked
+            unknown: list[Requirement | None] = [None] * lanes
+            row = Row(chunk, [None] * lanes, asked, position, asked, unknown)
+            self._rows[position] = row
+        if lane >= 0:
+            assert isinstance(row.requirements, list)
+            row.requirements[lane] = requirement
             row.add(lane, result)
         if covered is not None:
             row.cover(lane, covered)

@@ -13,8 +13,8 @@ from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamval.errors import RequestError, StreamBrokenError
-from streamval.types.context import Message
 from streamval.types.deltas import Delta
+from streamval.types.messages import Message
 from streamval.types.results import Usage
 
 Completion: TypeAlias = Literal["chat", "text"]
@@ -181,7 +181,7 @@ def read_delta(frame: Any) -> Delta:
 
     Example:
         >>> read_delta({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
-        Delta(text='Hi', usage=None, finish_reason='stop', refusal=None)
+        Delta('Hi', finish_reason='stop')
         >>> read_delta({"choices": [{"text": "Hi"}]}).text
         'Hi'
     """

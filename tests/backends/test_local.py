@@ -11,7 +11,7 @@ import streamval as sv
 from streamval.backends.local import model_path
 from streamval.errors import BackendError, UsageError
 from streamval.requirements.judge import _say_that_it_cannot
-from streamval.types.context import Message
+from streamval.types.messages import Message
 
 
 class City(BaseModel):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from streamval.batch import rows as module
 from streamval.batch.rows import read, row_of
 from streamval.errors import UsageError
-from streamval.types.context import Message
+from streamval.types.messages import Message
 
 
 def all_of(source):

@@ -45,7 +45,9 @@ async def test_what_was_taken_back_is_metadata():
 
 
 async def test_the_messages_and_options_arrive():
-    backend, model = model_of(sv.Delta("Good.", sv.types.Usage(7, 1, source="backend"), "stop"))
+    backend, model = model_of(
+        sv.Delta("Good.", usage=sv.types.Usage(7, 1, source="backend"), finish_reason="stop")
+    )
     conversation = [
         SystemMessage("Be brief."),
         HumanMessage("Hi"),

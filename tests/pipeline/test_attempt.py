@@ -61,7 +61,7 @@ async def test_an_operator_that_takes_all_of_it_changes_nothing():
     [(None, True), ("stop", True), ("length", True), ("content_filter", False), ("refusal", False)],
 )
 async def test_the_finish_reason_is_told_and_counts(reason, success):
-    run = sv.Pipeline(Spoken("One. ", sv.Delta("Two.", None, reason))).start("go")
+    run = sv.Pipeline(Spoken("One. ", sv.Delta("Two.", finish_reason=reason))).start("go")
     events = []
     run.subscribe(events.append)
     result = await run

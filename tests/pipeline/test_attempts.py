@@ -6,7 +6,7 @@ import pytest
 
 import streamval as sv
 from streamval.backends.base import GenerationRequest
-from streamval.types.context import Message
+from streamval.types.messages import Message
 from tests.support.sources import Judge, Spoken, fails_on, watch
 
 

@@ -7,7 +7,7 @@ import pytest
 import streamval as sv
 from streamval.backends.base import GenerationRequest
 from streamval.errors import UsageError
-from streamval.types.context import Message
+from streamval.types.messages import Message
 from tests.support.sources import Judge, Spoken, fails_on
 
 FAILURES = [sv.types.Failure("be calm", "it shouts", 2), sv.types.Failure("be {short}")]

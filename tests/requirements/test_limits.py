@@ -49,7 +49,7 @@ def test_limits_that_cannot_be_met_are_refused(bounds):
 
 @pytest.mark.parametrize(("reason", "met"), [("length", False), ("stop", True), (None, True)])
 async def test_finished(reason, met):
-    backend = sv.IterableBackend(lambda _: ["All is w", sv.Delta("ell", None, reason)])
+    backend = sv.IterableBackend(lambda _: ["All is w", sv.Delta("ell", finish_reason=reason)])
     result = await sv.Pipeline(backend, requirements=[sv.finished()]).run("go")
     assert result.success is met
     if not met:

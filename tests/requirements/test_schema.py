@@ -61,7 +61,7 @@ async def test_other_requirements_and_chunkings_go_with_it():
 
 async def test_json_that_was_cut_off_is_said_to_be_so():
     """It said "EOF while parsing a string"."""
-    pieces = ['{"name": "Ro', sv.Delta("me", None, "length")]
+    pieces = ['{"name": "Ro', sv.Delta("me", finish_reason="length")]
     result = await sv.Pipeline(Spoken(*pieces), format=Town).run("A city.")
     assert [one.reason for one in result.failures] == [
         "the JSON is not complete: cut off at 2 tokens"

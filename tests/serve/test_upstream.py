@@ -11,7 +11,7 @@ from streamval.backends.base import GenerationRequest
 from streamval.errors import RateLimitError, StreamBrokenError
 from streamval.serve.endpoints import endpoint_of
 from streamval.serve.upstream import IMPOSSIBLE, MAX_CALLS, Upstream, merged
-from streamval.types.context import Message
+from streamval.types.messages import Message
 from streamval.wire.openai_chat import read_request
 from tests.support.gateway import ASK, FILE, gateway
 from tests.support.upstream import frame, upstream, words

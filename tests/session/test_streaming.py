@@ -243,7 +243,7 @@ async def test_wrong_arguments_are_refused_before_the_backend_is_asked(wrong):
 
 
 async def test_the_thunk_knows_its_generation():
-    end = sv.Delta("Two.", sv.types.Usage(7, 3, source="backend"), "length")
+    end = sv.Delta("Two.", usage=sv.types.Usage(7, 3, source="backend"), finish_reason="length")
     _, result = await started("One. ", end)
     await result.acomplete()
     known = result.as_thunk.generation
@@ -261,7 +261,9 @@ async def test_the_thunk_of_a_failure_knows_that_it_was_cancelled():
 
 
 async def test_a_refusal_is_no_success():
-    _, result = await started(sv.Delta(refusal="I will "), sv.Delta("", None, "stop", "not."))
+    _, result = await started(
+        sv.Delta(refusal="I will "), sv.Delta(finish_reason="stop", refusal="not.")
+    )
     events = await all_of(result.events())
     await result.acomplete()
     assert result.as_thunk.generation.refusal == "I will not."

@@ -53,7 +53,7 @@ class Exported:
 def repaired(**options):
     backend = Spoken(
         ["Fine. ", "Bad! ", "More ", "of it. ", "And so on."],
-        [" Good.", sv.Delta("", sv.types.Usage(7, 2, source="backend"), "stop")],
+        [" Good.", sv.Delta(usage=sv.types.Usage(7, 2, source="backend"), finish_reason="stop")],
         supports_prefix=True,
     )
     judge = PlainJudge(fails_on("Bad!"), "calm")

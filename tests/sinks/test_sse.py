@@ -162,7 +162,7 @@ async def ask(url):
     ("deltas", "text", "reason"),
     [
         (["All is ", "well. "], "All is well.", "stop"),
-        (["All is ", sv.Delta("well", None, "length")], "All is well", "length"),
+        (["All is ", sv.Delta("well", finish_reason="length")], "All is well", "length"),
         (["One. ", "Bad. ", "More."], "One.", "content_filter"),
     ],
 )

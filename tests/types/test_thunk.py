@@ -28,7 +28,7 @@ async def test_it_is_lazy_and_streams_once():
 
 async def test_metadata():
     usage = sv.types.Usage(completion_tokens=7, source="backend")
-    thunk = await thunk_of(Spoken(sv.Delta("One.", usage), sv.Delta("", None, "stop")))
+    thunk = await thunk_of(Spoken(sv.Delta("One.", usage=usage), sv.Delta(finish_reason="stop")))
     await thunk.avalue()
     known = thunk.generation
     assert (known.model, known.usage, known.finish_reason) == ("faulty", usage, "stop")

@@ -3,19 +3,40 @@
 import pytest
 
 import streamval as sv
+from streamval.types.channels import CHANNELS
 from streamval.types.thunk import GenerationMetadata
 from streamval.validation.final_check import final_check
-from streamval.validation.verdicts import failures_of
+from streamval.validation.verdicts import failure_of
 
-CTX = sv.types.Context().with_output("One.")
+CTX = sv.types.Context()
+PASSED = sv.ValidationResult(True)
 NEVER = sv.Requirement("never", lambda ctx: sv.ValidationResult(False, reason="no", error="broken"))
 ALWAYS = sv.Requirement("always", lambda ctx: True)
 
 
+def judged(requirements, known, **written):
+    clones = {channel: tuple(requirements) for channel in CHANNELS}
+    written = {"text": "One.", **written}
+    return final_check(clones, sv.ScriptedBackend("x"), CTX, written, known)
+
+
+async def test_each_channel_on_which_something_was_written_is_judged():
+    seen = []
+    rule = sv.Requirement("look", lambda ctx: seen.append(str(ctx.last_output())) or True)
+    check = await judged([rule], GenerationMetadata("m"), reasoning="Hm.", tool="")
+    assert (seen, check.success, check.results) == (["One.", "Hm."], "pass", (PASSED,))
+    no_hm = sv.Requirement("no hm", lambda ctx: str(ctx.last_output()) != "Hm.")
+    check = await judged([no_hm], GenerationMetadata("m"), reasoning="Hm.")
+    assert [(one.requirement, one.channel) for one in check.failures] == [("no hm", "reasoning")]
+
+
+async def test_of_calls_alone_no_text_is_judged():
+    check = await judged([NEVER], GenerationMetadata("m"), text=" ", tool="now {}")
+    assert [one.channel for one in check.failures] == ["tool"]
+
+
 async def test_each_requirement_that_fails_is_a_failure_with_its_lane():
-    check = await final_check(
-        [ALWAYS, NEVER], sv.ScriptedBackend("x"), CTX, GenerationMetadata("m")
-    )
+    check = await judged([ALWAYS, NEVER], GenerationMetadata("m"))
     assert [(one.requirement, one.reason, one.lane, one.chunk_index) for one in check.failures] == [
         ("never", "no (broken)", 1, None)
     ]
@@ -31,12 +52,13 @@ async def test_of_an_answer_that_was_refused_no_requirement_is_asked(reason, say
     known = GenerationMetadata(
         "m", finish_reason=reason, refusal="No, thanks." * (reason[0] == "r")
     )
-    check = await final_check([NEVER], sv.ScriptedBackend("x"), CTX, known)
+    check = await judged([NEVER], known)
     assert says in check.failures[0].reason
     assert check.results == ()
 
 
 def test_a_lane_that_was_cut_off_has_not_failed():
     fail = sv.PartialValidationResult("fail", reason="bad")
-    (failure,) = failures_of([ALWAYS, NEVER], [None, fail], 4)
-    assert (failure.lane, failure.chunk_index, failure.reason) == (1, 4, "bad")
+    assert failure_of(ALWAYS, None, 0, "text", 4) is None
+    failure = failure_of(NEVER, fail, 1, "reasoning", 4)
+    assert (failure.lane, failure.channel, failure.chunk_index) == (1, "reasoning", 4)

@@ -16,21 +16,21 @@ def chunk(n):
 
 
 def test_a_row_is_done_when_all_have_answered_or_one_fails_it():
-    row = Row(chunk(0), [None, None], 2, 0)
+    row = Row(chunk(0), [None, None], 2, 0, 2, [None, None])
     row.add(1, PartialValidationResult("unknown"))
     assert (row.done, row.success) == (False, "unknown")
     row.add(0, PartialValidationResult("pass"))
     assert (row.done, row.success) == (True, "unknown")
-    row = Row(chunk(0), [None, None], 2, 0)
+    row = Row(chunk(0), [None, None], 2, 0, 2, [None, None])
     row.add(1, PartialValidationResult("fail"))
     assert (row.done, row.success, row.results[0]) == (True, "fail", None)
 
 
 def test_a_lane_that_has_answered_beforehand_makes_the_row_unknown():
-    row = Row(chunk(0), [PartialValidationResult("unknown"), None], 1, 0)
+    row = Row(chunk(0), [PartialValidationResult("unknown"), None], 1, 0, 2, [None, None])
     row.add(1, PartialValidationResult("pass"))
     assert (row.done, row.success) == (True, "unknown")
-    assert Row(chunk(0), [], 0, 0).done
+    assert Row(chunk(0), [], 0, 0, 0, []).done
 
 
 @given(

@@ -38,12 +38,12 @@ async def folded(pipeline, leave_at=None):
             "broken off after 1 attempt · 1 tokens spent · 1 thrown away",
         ),
         (
-            ["One. ", sv.Delta("Two.", None, "length")],
+            ["One. ", sv.Delta("Two.", finish_reason="length")],
             None,
             "valid after 1 attempt · 2 tokens spent · cut off at 2 tokens (finished() refuses that)",
         ),
         (
-            ["One. ", sv.Delta("", None, "content_filter")],
+            ["One. ", sv.Delta(finish_reason="content_filter")],
             None,
             "not valid after 1 attempt · 1 tokens spent · cut off by the provider's content filter",
         ),

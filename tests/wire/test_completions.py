@@ -82,7 +82,7 @@ def test_frames_are_read_from_dictionaries_and_objects(made, frame, delta):
 
 
 def test_frames_of_text_and_of_further_answers():
-    assert read_delta(text(text="Hi", finish_reason="stop")) == Delta("Hi", None, "stop")
+    assert read_delta(text(text="Hi", finish_reason="stop")) == Delta("Hi", finish_reason="stop")
     assert read_delta(text(text="Hi") | {"choices": [{"index": 1, "text": "another"}]}) == Delta()
 
 

@@ -1,0 +1,81 @@
+"""Reads the reasoning that a model writes between tags in its text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from streamval.types.deltas import Delta
+
+
+class TagReader:
+    """Takes deltas, and returns them with the text between two tags as reasoning.
+
+    The tags may be split anywhere. White space around them is left out. A block of reasoning may stand at the
+    beginning and anywhere in the text; one that never ends is reasoning to its end. A closing tag without an
+    opening one ends nothing: it is text, like any other.
+
+    Args:
+        opening: The tag before the reasoning; empty where the output begins with reasoning, as the prompt
+            ended with that tag.
+        closing: The tag behind it.
+        within_text: Whether the text goes on after some that was written before.
+
+    Example:
+        >>> reader = TagReader("<think>", "</think>")
+        >>> pieces = [piece for text in ("<thi", "nk>Hm", "m.</", "think>\\n\\nYes.") for piece in reader.feed(text)]
+        >>> pieces + list(reader.flush())
+        [Delta(reasoning='Hm'), Delta(reasoning='m.'), 'Yes.']
+    """
+
+    def __init__(self, opening: str, closing: str, *, within_text: bool = False) -> None:
+        self._tags = opening, closing
+        self._inside = not opening and not within_text
+        self._held = ""
+        self._trims = not within_text  # whether white space at the beginning is left out
+
+    def feed(self, delta: str | Delta) -> Iterable[str | Delta]:
+        """Take a delta; return what is certain."""
+        if isinstance(delta, Delta):
+            if not isinstance(delta.text, str) or not delta.text:
+                return [delta]
+            more = replace(delta, text="")
+            return [*self._split(delta.text), *([more] if more != Delta() else [])]
+        return self._split(delta) if isinstance(delta, str) else [delta]
+
+    def flush(self) -> Iterable[str | Delta]:
+        """Return the text that might have become a tag."""
+        held, self._held = self._held, ""
+        return self._piece(held)
+
+    def _split(self, text: str) -> list[str | Delta]:
+        pieces: list[str | Delta] = []
+        text, self._held = self._held + text, ""
+        while text:
+            tag = self._tags[self._inside]
+            at = text.find(tag) if tag else -1
+            if at >= 0:
+                pieces += self._piece(text[:at])
+                text, self._inside, self._trims = text[at + len(tag) :], not self._inside, True
+                continue
+            begun = _begun(text, tag)
+            pieces += self._piece(text[: len(text) - begun])
+            self._held = text[len(text) - begun :]
+            break
+        return pieces
+
+    def _piece(self, text: str) -> list[str | Delta]:
+        if self._trims:
+            text = text.lstrip()
+        if not text:
+            return []
+        self._trims = False
+        return [Delta(reasoning=text) if self._inside else text]
+
+
+def _begun(text: str, tag: str) -> int:
+    """Return how many characters at the end of a text may begin a tag."""
+    for size in range(min(len(tag) - 1, len(text)), 0, -1):
+        if text.endswith(tag[:size]):
+            return size
+    return 0
