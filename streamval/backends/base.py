@@ -174,6 +174,13 @@ class Backend(ABC):
             UsageError: If an option is invalid.
         """
 
+    def check_request(self, request: GenerationRequest) -> None:
+        """Refuse a request with parts that this backend cannot send, by name. By default everything is accepted.
+
+        Raises:
+            UsageError: If a part of a message, or a tool, would be dropped.
+        """
+
     def request(self, prompt: Prompt, **options: Any) -> GenerationRequest:
         """Return a request for `prompt`, with this backend's options unless given others.
 
@@ -237,6 +244,7 @@ class Backend(ABC):
         timeout, options = stall_timeout_of({**self.options, **(model_options or {})})
         self.check_options(options)
         request = GenerationRequest((*ctx.history(), *asked), format=format, options=options)
+        self.check_request(request)
 
         def start(known: GenerationMetadata) -> Generation:
             def read(delta: str | Delta) -> str | None:

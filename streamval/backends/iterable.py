@@ -14,9 +14,10 @@ from reactivex import Observable
 from streamval import bridge
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.provider import broken_off, close
+from streamval.backends.tags import check_tags
 from streamval.errors import BackendError, UsageError
 from streamval.types.deltas import Delta
-from streamval.wire.completions import read_delta
+from streamval.wire.streams import StreamReader
 
 Pieces: TypeAlias = "Iterable[Any] | AsyncIterable[Any]"
 
@@ -27,11 +28,13 @@ class IterableBackend(Backend):
     Args:
         fn: Takes the prompt (the last message's text), and returns an iterable, an async iterable, a `Stream`
             of aiostream or an observable of strings or `Delta`s; may be async itself. If its first parameter is called `request`, it
-            gets the whole `GenerationRequest`. The streams of the `openai` package and of LiteLLM
-            are accepted, with usage, finish reason and refusal, and are closed. A sync
+            gets the whole `GenerationRequest`. The streams of the packages `openai` (chat, text, Responses),
+            `anthropic` and LiteLLM are accepted as they come, with reasoning, calls of tools, usage, finish reason
+            and refusal, and are closed. A sync
             generator runs on a thread, as waiting in it would block the event
             loop: write such a generator for a sync client (``yield from client.…``).
         model: A name for events; by default the function's.
+        reasoning_tags: The tags between which the model writes its reasoning in the text.
 
     Raises:
         UsageError: If `fn` is not callable.
@@ -46,13 +49,18 @@ class IterableBackend(Backend):
     """
 
     def __init__(
-        self, fn: Callable[[Any], Pieces | Awaitable[Pieces]], model: str | None = None
+        self,
+        fn: Callable[[Any], Pieces | Awaitable[Pieces]],
+        model: str | None = None,
+        *,
+        reasoning_tags: tuple[str, str] | None = None,
     ) -> None:
         if not callable(fn):
             raise UsageError(
                 f"IterableBackend needs a function of the prompt, not {type(fn).__name__}"
             )
         self._fn = fn
+        self.reasoning_tags = check_tags(reasoning_tags)
         self._takes_request = _first_parameter(fn) == "request"
         self.model = model or str(getattr(fn, "__name__", type(fn).__name__))
 
@@ -72,17 +80,13 @@ class IterableBackend(Backend):
                 "yield the pieces, or return a list of them"
             )
         source = pieces if isinstance(pieces, AsyncIterable) else _on_thread(pieces)
-        ended: bool | None = None  # whether a provider's stream has sent its finish reason
+        reader = StreamReader()
         try:
             async with streamcontext(source) as items:
                 async for item in items:
-                    if hasattr(item, "choices"):  # a provider's piece
-                        delta = read_delta(item)
-                        ended = bool(ended or delta.finish_reason)
+                    for delta in reader.read(item):
                         yield delta
-                    else:
-                        yield item
-            if ended is False:
+            if reader.reader is not None and not reader.reader.ended:
                 raise broken_off(self.model, getattr(pieces, "response", None))
         finally:
             await close([pieces if isinstance(pieces, AsyncIterable) else None])

@@ -30,12 +30,21 @@ from aiostream import streamcontext
 
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.continuing import ALWAYS, way_of
-from streamval.backends.openai import OpenAIBackend, as_chat, response_format
+from streamval.backends.openai import (
+    OpenAIBackend,
+    as_chat,
+    as_prompt,
+    check_prompt,
+    response_format,
+    tool_options,
+)
 from streamval.backends.options import SAMPLING, check_options
 from streamval.backends.provider import broken_off, close, provider_error
+from streamval.backends.tags import check_tags
 from streamval.errors import BackendError, UnknownModelError, UsageError
 from streamval.types.deltas import MAX_REFUSAL, Delta
-from streamval.wire.completions import part, read_delta, text_in
+from streamval.wire.completions import CompletionReader
+from streamval.wire.parts import part, text_in
 
 _ANY_CLIENTS = {"api_base", "base_url", "api_key", "max_retries"}
 
@@ -54,6 +63,7 @@ class LiteLLMBackend(Backend):
         adapters: Low-rank adapters for an `ALoraRequirement`, by name: the model name under
             which the server has one (as vLLM does), or the options that switch it on (llama.cpp:
             ``{"extra_body": {"lora": [{"id": 0, "scale": 1.0}]}}``).
+        reasoning_tags: The tags between which the model writes its reasoning in the text; see `OpenAIBackend`.
         **params: Handed to LiteLLM: `api_key`, `api_base`, `temperature`, and so on. Nothing is
             retried unless you pass `max_retries`. Keys never appear in events, logs or `repr`.
 
@@ -73,6 +83,7 @@ class LiteLLMBackend(Backend):
         completion: Literal["chat", "text"] | None = None,
         supports_prefix: bool | None = None,
         adapters: Mapping[str, str | Mapping[str, Any]] | None = None,
+        reasoning_tags: tuple[str, str] | None = None,
         **params: Any,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
@@ -81,6 +92,7 @@ class LiteLLMBackend(Backend):
             raise UsageError(f"completion must be 'chat' or 'text', not {completion!r}")
         check_options(params)
         self.model = model
+        self.reasoning_tags = check_tags(reasoning_tags)
         self._litellm = import_litellm()
         self._completion = completion or (
             "text" if model.startswith("text-completion-") else "chat"
@@ -102,6 +114,11 @@ class LiteLLMBackend(Backend):
         """Reject `n` above 1, and misspelt option names."""
         check_options(options)
 
+    def check_request(self, request: GenerationRequest) -> None:
+        """Refuse what a text completion cannot send."""
+        if self._completion == "text":
+            check_prompt(request, self.model)
+
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate the output. Closing the stream closes the connection."""
         if (direct := self._direct(request)) is not None:
@@ -113,18 +130,15 @@ class LiteLLMBackend(Backend):
         response: Any = None
         provider: _ProviderStream | None = None
         started = False
+        reader = CompletionReader()
         problem: BackendError | None = None
         try:
             response = await self._open(request)
             provider = await _listen(response)
             async for piece in response:
                 started = True
-                delta = read_delta(piece)
-                if provider is not None:
-                    usage = delta.usage if provider.counts else None
-                    reason = delta.finish_reason if _finished(response, provider) else None
-                    delta = replace(delta, usage=usage, finish_reason=reason)
-                yield delta
+                for delta in reader.read(piece):
+                    yield delta if provider is None else provider.corrected(delta, response)
             if provider is not None and provider.refusal:
                 yield Delta(refusal=provider.refusal)
             if provider is not None and not _finished(response, provider):
@@ -157,7 +171,7 @@ class LiteLLMBackend(Backend):
         if provider not in ("text-completion-openai", "openai"):
             return None
         params["api_key"] = params.get("api_key") or key
-        direct = OpenAIBackend(model, base_url=base or found, completion="text", **params)
+        direct = OpenAIBackend(model, base_url=base or found, api="text", **params)
         direct.model_shown = self.model
         return direct
 
@@ -178,11 +192,11 @@ class LiteLLMBackend(Backend):
         # LiteLLM and the client below it would each try again: the client does, LiteLLM does not.
         params.setdefault("num_retries", 0 if not params["max_retries"] else None)
         self._check_provider(params)
-        messages, more = as_chat(request, way_of(self._provider()))
         if self._completion == "text":
-            said = [message.content for message in request.messages]
-            prompt = "\n\n".join(said) + (request.prefix or "")
+            prompt = as_prompt(request, self.model)
             return await self._litellm.atext_completion(prompt=prompt, **params)
+        messages, more = as_chat(request, way_of(self._provider()))
+        params.update(tool_options(request))
         if request.format is not None:
             params["response_format"] = response_format(request.format)
         if more:
@@ -268,6 +282,18 @@ class _ProviderStream:
             if refusal and len(self.refusal) < MAX_REFUSAL:
                 self.refusal += str(refusal)
         return piece
+
+    def corrected(self, delta: Delta, response: Any) -> Delta:
+        """Return a delta without the usage and the finish reason that LiteLLM has made up."""
+        if delta.usage is None and delta.finish_reason is None:
+            return delta
+        usage = delta.usage if self.counts else None
+        if (
+            usage is not None and not usage.reasoning_tokens
+        ):  # it counts 0 where there are no details
+            usage = replace(usage, reasoning_tokens=None)
+        reason = delta.finish_reason if _finished(response, self) else None
+        return replace(delta, usage=usage, finish_reason=reason)
 
     async def aclose(self) -> None:
         """Close the stream."""

@@ -23,10 +23,11 @@ import httpx
 
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.options import check_names
+from streamval.backends.tags import check_tags
 from streamval.errors import BackendError, StreamBrokenError, UsageError
 from streamval.structured.json_schema.schema import schema_of
 from streamval.types.deltas import Delta
-from streamval.types.messages import Message
+from streamval.types.messages import Message, refuse_what_is_not_text
 from streamval.types.results import Usage
 
 CONTEXT_TOKENS = 4096
@@ -66,6 +67,7 @@ class LocalBackend(Backend):
     Args:
         threads: Processor threads; by default as many as there are processors.
         chat: Whether messages are put into the form of questions and answers; `None` for the rule above.
+        reasoning_tags: The tags between which the model writes its reasoning, where a prompt makes it do so.
         **options: Defaults for each generation: `temperature`, `seed`, `max_tokens`, `top_p`,
             `stop` and whatever else llama.cpp's ``/completion`` takes. Seeded and at a
             temperature of 0 by default, so that it repeats its answers.
@@ -86,10 +88,16 @@ class LocalBackend(Backend):
     )
 
     def __init__(
-        self, *, threads: int | None = None, chat: bool | None = None, **options: Any
+        self,
+        *,
+        threads: int | None = None,
+        chat: bool | None = None,
+        reasoning_tags: tuple[str, str] | None = None,
+        **options: Any,
     ) -> None:
         _check_installed()
-        check_names(options, _OPTIONS | {"threads", "chat"})
+        check_names(options, _OPTIONS | {"threads", "chat", "reasoning_tags"})
+        self.reasoning_tags = check_tags(reasoning_tags)
         self.options = MappingProxyType({**self.defaults, **options})
         self._chat = chat
         self._threads = threads or os.cpu_count() or 1
@@ -98,6 +106,12 @@ class LocalBackend(Backend):
         """Reject options that llama.cpp does not know, and a `logit_bias` of another shape."""
         check_names(options, _OPTIONS)
         _pairs(options.get("logit_bias", ()))
+
+    def check_request(self, request: GenerationRequest) -> None:
+        """Refuse tools, and messages that are more than text."""
+        refuse_what_is_not_text(request.messages, "the embedded model")
+        if request.tools:
+            raise UsageError("the embedded model cannot call tools; choose another backend")
 
     async def address(self) -> str:
         """Return the address of the server, starting it if needed: for its ``/metrics`` and ``/health``.
@@ -239,7 +253,7 @@ def as_text(messages: Sequence[Message]) -> str:
     """Return a conversation as text to continue.
 
     Example:
-        >>> from streamval.types.messages import Message
+        >>> from streamval.types.messages import Message, refuse_what_is_not_text
         >>> as_text([Message("system", "Facts."), Message("user", "Water is")])
         'Facts.\\n\\nWater is'
     """

@@ -8,21 +8,32 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.continuing import Continues, continued
 from streamval.backends.options import SAMPLING, check_options
 from streamval.backends.provider import broken_off, close, no_key, provider_error
+from streamval.backends.tags import check_tags
 from streamval.errors import AuthenticationError, BackendError, UsageError
 from streamval.structured.json_schema.schema import schema_of
 from streamval.types.deltas import Delta
-from streamval.wire.completions import Completion, read_delta
+from streamval.types.messages import refuse_what_is_not_text
+from streamval.wire.completions import CompletionReader
 from streamval.wire.errors import message_in
+from streamval.wire.openai_responses import (
+    ResponsesReader,
+    function_tool,
+    input_items,
+    options_for_responses,
+)
 from streamval.wire.sse import FrameReader
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+API: TypeAlias = Literal["chat", "text", "responses"]
+"""The protocols of OpenAI: chat completions, text completions, Responses."""
 
 
 class OpenAIBackend(Backend):
@@ -36,17 +47,19 @@ class OpenAIBackend(Backend):
         api_key: The key. By default `$OPENAI_API_KEY`; optional with a `base_url`.
         client: Your own `openai.AsyncOpenAI`, instead of `base_url` and `api_key`. It is never closed, and
             keeps its connections; without it, each generation makes a new client.
-        completion: `"chat"` for chat completions, `"text"` for text completions.
+        api: `"chat"` for chat completions, `"text"` for text completions, `"responses"` for Responses.
         continues: How a chat's server continues the assistant's last message, where it can:
             `"message"` as it is (llama.cpp, Ollama, Anthropic, OpenRouter), `"flag"` if it has
             ``"prefix": true`` (Mistral, DeepSeek), `"vllm"` by `continue_final_message`. Text
-            completions always continue.
+            completions always continue, and Responses never.
+        reasoning_tags: The tags between which the model writes its reasoning in the text. With them, and a
+            server that continues, a repair can keep reasoning. The first is empty where the prompt ends with it.
         **params: Defaults for each generation: `temperature`, `seed`, `max_tokens`, … Options that the
             `openai` package does not know are sent in the body. `organization`, `project`,
             `max_retries` (by default 0) and `default_headers` configure the client, `timeout` each request.
 
     Raises:
-        UsageError: If `model` is empty, `completion` is unknown, a name is misspelt, or `client`
+        UsageError: If `model` is empty, `api` is unknown, a name is misspelt, or `client`
             is combined with arguments of a new client.
 
     Example:
@@ -64,14 +77,15 @@ class OpenAIBackend(Backend):
         base_url: str | None = None,
         api_key: str | None = None,
         client: AsyncOpenAI | None = None,
-        completion: Completion = "chat",
+        api: API = "chat",
         continues: Continues | None = None,
+        reasoning_tags: tuple[str, str] | None = None,
         **params: Any,
     ) -> None:
         if not isinstance(model, str) or not model.strip():
             raise UsageError("OpenAIBackend needs a model name, such as 'gpt-4o-mini'")
-        if completion not in ("chat", "text"):
-            raise UsageError(f"completion must be 'chat' or 'text', not {completion!r}")
+        if api not in ("chat", "text", "responses"):
+            raise UsageError(f"api must be 'chat', 'text' or 'responses', not {api!r}")
         if continues not in (None, "message", "flag", "vllm"):
             raise UsageError(f"continues must be 'message', 'flag' or 'vllm', not {continues!r}")
         check_options(params)
@@ -90,13 +104,22 @@ class OpenAIBackend(Backend):
         )
         self._params = {name: value for name, value in params.items() if name not in SAMPLING}
         self._client = client
-        self._completion = completion
+        self._api = api
         self._continues: Continues = continues or "message"
-        self.supports_prefix = completion == "text" or continues is not None
+        self._reasoning_field = "reasoning_content"
+        self.supports_prefix = api == "text" or (api == "chat" and continues is not None)
+        self.reasoning_tags = check_tags(reasoning_tags)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Reject `n` above 1, and misspelt option names."""
         check_options(options)
+
+    def check_request(self, request: GenerationRequest) -> None:
+        """Refuse what this endpoint cannot send."""
+        if self._api == "text":
+            check_prompt(request, self.model_shown)
+        elif self._api == "responses":
+            input_items(request.messages)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate the output. Closing the stream closes the connection."""
@@ -108,17 +131,19 @@ class OpenAIBackend(Backend):
             raise UsageError(f"client= has its own {', '.join(made_of)}: give one or the other")
         client: Any = None
         response: Any = None
-        started = ended = False
+        started = False
+        reader = ResponsesReader() if self._api == "responses" else CompletionReader()
         problem: BackendError | None = None
         try:
             client = self._client or self._new_client(made_of)
             response = await self._open(client, request, params)
             async for piece in _frames(response):
                 started = True
-                delta = read_delta(piece)
-                ended = ended or delta.finish_reason is not None
-                yield delta
-            if not ended:
+                for delta in reader.read(piece):
+                    yield delta
+            if isinstance(reader, CompletionReader):
+                self._reasoning_field = reader.reasoning_field
+            if not reader.ended:
                 problem = broken_off(self.model_shown, response.response)
         except AuthenticationError as error:  # there is no key
             problem = error
@@ -143,21 +168,42 @@ class OpenAIBackend(Backend):
     async def _open(
         self, client: AsyncOpenAI, request: GenerationRequest, params: dict[str, Any]
     ) -> Any:
-        params = {"model": self.model, "stream_options": {"include_usage": True}, **params}
-        if self._completion == "text":
-            create: Any = client.completions.create
-            said = [message.content for message in request.messages]
-            params["prompt"] = "\n\n".join(said) + (request.prefix or "")
+        params = {"model": self.model, **params}
+        create: Any
+        if self._api == "responses":
+            create = client.responses.create
+            params = self._for_responses(request, params)
         else:
-            create = client.chat.completions.create
-            params["messages"], more = as_chat(request, self._continues)
-            params.update(more)
-            if request.format is not None:
-                params["response_format"] = response_format(request.format)
+            params = {"stream_options": {"include_usage": True}, **params}
+            if self._api == "text":
+                create = client.completions.create
+                params["prompt"] = as_prompt(request, self.model_shown)
+            else:
+                create = client.chat.completions.create
+                params["messages"], more = as_chat(request, self._continues, self._reasoning_field)
+                params.update(more)
+                params.update(tool_options(request))
+                if request.format is not None:
+                    params["response_format"] = response_format(request.format)
         known = inspect.signature(create).parameters
         own = {name: params.pop(name) for name in list(params) if name not in known}
         params["extra_body"] = {**own, **(params.get("extra_body") or {})} or None
         return await create(stream=True, **params)
+
+    def _for_responses(self, request: GenerationRequest, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of a request for Responses, which stores nothing and gets all reasoning back."""
+        defaults = {"store": False, "include": ["reasoning.encrypted_content"]}
+        made = {**defaults, **options_for_responses(params), "input": input_items(request.messages)}
+        if request.tools:
+            made["tools"] = [function_tool(tool) for tool in request.tools]
+        if isinstance(choice := request.tool_choice, Mapping):
+            choice = {"type": "function", "name": choice.get("function", choice).get("name")}
+        if choice is not None:
+            made["tool_choice"] = choice
+        if request.format is not None:
+            wanted = response_format(request.format)["json_schema"]
+            made["text"] = {**(made.get("text") or {}), "format": {"type": "json_schema", **wanted}}
+        return made
 
 
 async def _frames(stream: Any) -> AsyncIterator[Any]:
@@ -193,13 +239,51 @@ def _keys_of(client: AsyncOpenAI | None) -> dict[str, Any]:
 
 
 def as_chat(
-    request: GenerationRequest, way: Continues
+    request: GenerationRequest, way: Continues, reasoning_field: str = "reasoning_content"
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return a request's messages, with a prefix as the assistant's last, and extra fields for the body."""
-    messages: list[dict[str, Any]] = [
-        {"role": message.role, "content": message.content} for message in request.messages
-    ]
+    """Return a request's messages, with a prefix as the assistant's last, and extra fields for the body.
+
+    Args:
+        request: The request.
+        way: How the server continues a prefix.
+        reasoning_field: The field in which the server expects reasoning back.
+    """
+    messages = [message.as_dict() for message in request.messages]
+    for message in messages:
+        if reasoning_field != "reasoning_content" and "reasoning_content" in message:
+            message[reasoning_field] = message.pop("reasoning_content")
     return messages, continued(messages, request.prefix, way) if request.prefix else {}
+
+
+def check_prompt(request: GenerationRequest, model: str) -> None:
+    """Refuse what a text completion cannot send.
+
+    Raises:
+        UsageError: If the request has tools, or a message that is more than text.
+    """
+    refuse_what_is_not_text(request.messages, f"the text completion {model}")
+    if request.tools or request.options.get("tools"):
+        raise UsageError(f"the text completion {model} cannot call tools; use chat completions")
+
+
+def as_prompt(request: GenerationRequest, model: str) -> str:
+    """Return a request as the prompt of a text completion.
+
+    Raises:
+        UsageError: As `check_prompt`.
+    """
+    check_prompt(request, model)
+    return "\n\n".join(message.content for message in request.messages) + (request.prefix or "")
+
+
+def tool_options(request: GenerationRequest) -> dict[str, Any]:
+    """Return the fields for the tools of a request."""
+    options: dict[str, Any] = {}
+    if request.tools:
+        options["tools"] = [dict(tool) for tool in request.tools]
+    if request.tool_choice is not None:
+        options["tool_choice"] = request.tool_choice
+    return options
 
 
 def response_format(format: type[Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from streamval.errors import UsageError
 from streamval.types.deltas import Delta
 
 
@@ -79,3 +80,23 @@ def _begun(text: str, tag: str) -> int:
         if text.endswith(tag[:size]):
             return size
     return 0
+
+
+def check_tags(tags: tuple[str, str] | None) -> tuple[str, str] | None:
+    """Return tags, or refuse what is none.
+
+    Raises:
+        UsageError: If they are not two strings, of which the second has text.
+
+    Example:
+        >>> check_tags(("<think>", "</think>"))
+        ('<think>', '</think>')
+    """
+    if tags is None:
+        return None
+    match tags:
+        case (str(opening), str(closing)) if closing:
+            return opening, closing
+    raise UsageError(
+        f'reasoning_tags must be two strings such as ("<think>", "</think>"), not {tags!r:.100}'
+    )

@@ -272,7 +272,10 @@ class Pipeline(Generic[T]):
         """
         settings = self._settings
         timeout, options = stall_timeout_of({**settings.options, **options}, settings.stall_timeout)
-        request = settings.backend.request(prompt, **options)
+        choice = options.pop("tool_choice", None)
+        if (tools := options.pop("tools", None)) is not None:
+            return self.with_tools(tools).start(prompt, tool_choice=choice, **options)
+        request = replace(settings.backend.request(prompt, **options), tool_choice=choice)
         if timeout != settings.stall_timeout:
             settings = replace(settings, stall_timeout=timeout)
         return self._start(request, settings)
@@ -293,6 +296,7 @@ class Pipeline(Generic[T]):
             request = replace(request, format=settings.schema.type)
         if settings.tools:
             request = replace(request, tools=tuple(tool.written for tool in settings.tools))
+        settings.backend.check_request(request)
         return Run(settings, request, self._loop)
 
     async def run(self, prompt: Prompt, **options: Any) -> StreamResult[T]:

@@ -16,7 +16,7 @@ from streamval.requirements.by_name import object_in, requirement_named
 from streamval.requirements.chunk_rule import stream_check
 from streamval.requirements.llm_judge import LLMaJRequirement
 from streamval.serve.endpoints import endpoint_of
-from streamval.serve.tools import schemas_of
+from streamval.serve.tools import tools_of
 from streamval.serve.upstream import Upstream
 from streamval.wire.completions import NOT_SERVED, OWN
 
@@ -209,9 +209,9 @@ def _wrong_options(place: Location, options: Mapping[str, Any]) -> Iterator[tupl
         try:
             json.dumps(value, allow_nan=False)
             if option == "tools":
-                for name, schema in schemas_of(value).items():
-                    if isinstance(schema, str):
-                        yield (*place, option), f"{name}: {schema}"
+                for tool in tools_of(value):
+                    if isinstance(tool.schema, str):
+                        yield (*place, option), f"{tool.name}: {tool.schema}"
         except RequestError as error:
             yield (*place, option), str(error)
         except (TypeError, ValueError) as error:

@@ -86,11 +86,11 @@ class OpenAIEndpoint(Endpoint):
             raise RequestError(
                 "this model's upstream writes text completions, which have no tools", param="tools"
             )
-        return OpenAIRelay(self.upstream, self.url, self.session, request.messages)
+        return OpenAIRelay(self.upstream, self.url, self.session, for_client=True)
 
     def judge(self) -> Backend:
         """Return the same endpoint, for questions of our own."""
-        return OpenAIRelay(self.upstream, self.url, self.session, ())
+        return OpenAIRelay(self.upstream, self.url, self.session, for_client=False)
 
     async def aclose(self) -> None:
         """Close the connections."""

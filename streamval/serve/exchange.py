@@ -23,6 +23,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from secrets import token_hex
 from typing import Any
 
 from starlette.types import Send
@@ -32,10 +33,12 @@ from streamval.events import (
     ChunkEvent,
     CompletedEvent,
     ErrorEvent,
+    Event,
     QuickCheckEvent,
     RetryEvent,
     StreamingDoneEvent,
     TokenEvent,
+    ToolCallEvent,
     VerdictEvent,
 )
 from streamval.pipeline.run import Run
@@ -85,6 +88,7 @@ class Exchange:
         self._asked_in_words = False
         self._sent = 0
         self._extras: list[str] = []
+        self._calls: list[dict[str, Any]] = []
         self._reason: str | None = None
         self._raised = False
         self._streams = False  # until `begin`
@@ -125,17 +129,27 @@ class Exchange:
                     self._chunks.append((event.separator + event.text, logprobs))
                     if self._streams and not self._held:
                         await self._send_chunks()
-                case StreamingDoneEvent():
-                    self._reason = event.finish_reason
-                case RetryEvent():
-                    if event.keep_chunks < self._sent:  # sent chunks cannot be taken back
-                        self._run.cancel()  # then it completes without success: see `_reject`
-                    else:
-                        del self._chunks[event.keep_chunks - self._sent :]
                 case ErrorEvent():
                     self._raised = True
                 case CompletedEvent():
                     await self._complete(event)
+                case _:
+                    self._take(event)
+
+    def _take(self, event: Event) -> None:
+        """Note an event for which nothing is sent yet."""
+        match event:
+            case ToolCallEvent():  # sent with the end: a repair may take it back
+                # We generate ids; the upstream's may be model output. All servers accept nine characters.
+                self._calls.append({**event.call().as_dict(), "id": token_hex(5)[:9]})
+            case StreamingDoneEvent():
+                self._reason = event.finish_reason
+            case RetryEvent():
+                self._calls.clear()
+                if event.keep_chunks < self._sent:  # sent chunks cannot be taken back
+                    self._run.cancel()  # then it completes without success: see `_reject`
+                else:
+                    del self._chunks[event.keep_chunks - self._sent :]
 
     def _note(self, event: BaseEvent) -> None:
         """Take the log probabilities of a released chunk: the next attempt drops them."""
@@ -171,7 +185,7 @@ class Exchange:
             await self._reject(event)
 
     async def _finish(self, event: CompletedEvent) -> None:
-        calls = self._relay.tool_calls if self._relay is not None else []
+        calls = self._calls
         reason = self._reason if self._reason in REASONS else "stop"
         if not self._streams:
             text, logprobs = self._joined()

@@ -18,13 +18,14 @@ from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of
-from streamval.serve.tools import meant, schemas_of, valid_tool_calls
+from streamval.serve.tools import meant, tools_of
 from streamval.serve.upstream import Relay
 from streamval.structured.json_schema.schema import JSONSchema
+from streamval.structured.tools import Tool
 from streamval.wire.completions import CompletionRequest
 
-Schemas = tuple[JSONSchema | None, dict[str, JSONSchema | str]]
-"""The schema of an answer, and those of tools by name; a string says why one cannot be used."""
+Schemas = tuple[JSONSchema | None, tuple[Tool, ...]]
+"""The schema of an answer, and the tools."""
 
 
 class Service:
@@ -137,7 +138,7 @@ class Service:
         tools = options.get("tools", upstream.defaults.get("tools", []))
         return (
             format_of(options.get("response_format"), assert_formats=formats),
-            schemas_of(tools if request.kind == "chat" else [], assert_formats=formats),
+            tools_of(tools if request.kind == "chat" else [], assert_formats=formats),
         )
 
     def run_for(
@@ -158,11 +159,7 @@ class Service:
         options = upstream.limited(request.options)
         shows = self.configuration.server.recent > 0
         judge = self._endpoints[model.judge_upstream or model.upstream].judge()
-        more = []
-        if relay is not None:  # without tools, no call is valid
-            more.append(valid_tool_calls(relay, offered, rules, judge))
-        if wanted is not None:
-            more.append(meant(rules, judge))
+        more = [] if wanted is None else [meant(rules, judge)]
         try:
             pipeline: Pipeline[Any] = Pipeline(
                 backend,
@@ -171,6 +168,8 @@ class Service:
                 retry=None if model.repair is None else model.repair.repair(),
                 validation_backend=judge,
                 format=wanted,
+                tools=offered if relay is not None else None,
+                reasoning="drop",
                 emit_tokens=shows,
                 emit_verdicts=shows,
                 stall_timeout=upstream.stall_timeout,

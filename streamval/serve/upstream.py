@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from io import BytesIO
 from math import isfinite
-from secrets import token_hex
 from typing import Annotated, Any, Literal
 
 import aiohttp
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.continuing import continued
+from streamval.backends.openai import as_prompt, check_prompt
 from streamval.backends.secrets import without_secrets
 from streamval.errors import (
     BackendError,
@@ -31,14 +31,7 @@ from streamval.errors import (
     StreamBrokenError,
 )
 from streamval.types.deltas import Delta
-from streamval.types.messages import Message
-from streamval.wire.completions import (
-    TokenLogprob,
-    first_choice,
-    message_text,
-    read_delta,
-    read_logprobs,
-)
+from streamval.wire.completions import CompletionReader, TokenLogprob, first_choice, read_logprobs
 from streamval.wire.errors import error_class, message_in, retry_after
 from streamval.wire.sse import MEDIA_TYPE, FrameReader
 
@@ -142,17 +135,15 @@ def _at_most(name: str, value: Any, limit: Any) -> Any:
 
 
 class Relay(Backend):
-    """The upstream of one request: a backend that also keeps tool calls and log probabilities.
+    """The upstream of one request: a backend that also keeps log probabilities.
 
     Attributes:
-        tool_calls: The tool calls of the last attempt, as far as they have come.
         logprobs: The log probabilities of tokens that are not released yet.
     """
 
     options_hold_keys = False  # they are a client's
 
     def __init__(self) -> None:
-        self.tool_calls: list[dict[str, Any]] = []
         self.logprobs: deque[TokenLogprob] = deque()
 
     def take_logprobs(self, text: str, end: int) -> list[TokenLogprob]:
@@ -170,28 +161,27 @@ class OpenAIRelay(Relay):
     """Relays one request to an endpoint of OpenAI's shape."""
 
     def __init__(
-        self,
-        upstream: Upstream,
-        url: str,
-        session: aiohttp.ClientSession,
-        raw: Sequence[Mapping[str, Any]],
+        self, upstream: Upstream, url: str, session: aiohttp.ClientSession, *, for_client: bool
     ) -> None:
         super().__init__()
         self._upstream, self._url, self._session = upstream, url, session
-        self._raw = raw
-        self._for_client = bool(raw)  # and not for a judge, who needs the text alone
+        self._for_client = for_client  # and not for a judge, who needs the text alone
         self._attempts = 0
         self._begin_at(0)
         self.model = upstream.model.removeprefix("openai/")
         self.supports_prefix = upstream.can_continue
+
+    def check_request(self, request: GenerationRequest) -> None:
+        """Refuse what a text completion cannot send."""
+        if self._upstream.completion == "text":
+            check_prompt(request, self.model)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
         self._begin_at(len(request.prefix or ""))
         self._attempts += 1
         response: aiohttp.ClientResponse | None = None
-        ended = done = False
-        size = 0
+        done, size, deltas_in = False, 0, CompletionReader()
         try:
             body = self._body(request)
             # A redirect would send our key and the client's text to another server.
@@ -213,20 +203,17 @@ class OpenAIRelay(Relay):
                         raise StreamBrokenError(
                             f"{self.model} sent an answer of more than {MAX_ANSWER:,} bytes"
                         )
-                    delta = self._delta(data)
-                    ended = ended or delta.finish_reason is not None
-                    yield delta
+                    for delta in self._deltas(data, deltas_in):
+                        yield delta
                 if done:
                     break
-            if not ended:
+            if not deltas_in.ended:
                 raise StreamBrokenError(
                     f"{self.model} broke off: its stream ended without a finish reason"
                 )
             with suppress(TimeoutError):  # a connection that is read to its end can be used again
                 async with asyncio.timeout(END_SECONDS):
                     await response.content.readany()
-            for call in self.tool_calls:  # missing arguments mean an empty object
-                call["function"]["arguments"] = call["function"]["arguments"] or "{}"
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._broken(error, answered=response is not None) from None
         finally:
@@ -258,9 +245,8 @@ class OpenAIRelay(Relay):
             "stream_options": {"include_usage": True},
         }
         if self._upstream.completion == "text":
-            said = [message.content for message in request.messages]
-            return body | {"prompt": "\n\n".join(said) + (request.prefix or "")}
-        messages = merged(self._raw, request.messages)
+            return body | {"prompt": as_prompt(request, self.model)}
+        messages = [message.as_dict() for message in request.messages]
         if request.prefix:
             way = self._upstream.continues or "message"
             body |= continued(messages, request.prefix, way)
@@ -274,25 +260,20 @@ class OpenAIRelay(Relay):
         return own
 
     def _begin_at(self, offset: int) -> None:
-        """Drop the tool calls and log probabilities of an earlier attempt."""
-        self.tool_calls, self.logprobs = [], deque()
+        """Drop the log probabilities of an earlier attempt."""
+        self.logprobs = deque()
         self._at, self._half = offset, False  # end of the text; inside a surrogate pair?
-        # By the server's index: the last call that was begun, and the id that the server gave it.
-        self._calls: dict[int, tuple[dict[str, Any], object]] = {}
 
-    def _delta(self, data: bytes) -> Delta:
+    def _deltas(self, data: bytes, reader: CompletionReader) -> list[Delta]:
         try:
             frame = json.loads(data)
             if frame.get("error"):
                 said = frame["error"]
                 said = said.get("message", said) if isinstance(said, dict) else said
                 raise StreamBrokenError(f"{self.model} broke off: {self._shown(said)}")
-            delta = self._read(frame)
+            deltas = self._read(frame, reader)
             if self._for_client:
-                choice = first_choice(frame) or {}
-                for fragment in (choice.get("delta") or {}).get("tool_calls") or ():
-                    self._add_call(fragment)
-                self._add_logprobs(delta.text, choice)
+                self._add_logprobs(deltas[0].text, first_choice(frame) or {})
         except (
             ArithmeticError,
             ValueError,
@@ -304,11 +285,11 @@ class OpenAIRelay(Relay):
             raise StreamBrokenError(
                 f"{self.model} sent a frame that is not in OpenAI's format: {self._shown(error)}"
             ) from None
-        return delta
+        return deltas
 
-    def _read(self, frame: Any) -> Delta:
+    def _read(self, frame: Any, reader: CompletionReader) -> list[Delta]:
         try:
-            return read_delta(frame)
+            return reader.read(frame)
         except StreamBrokenError as error:
             raise StreamBrokenError(f"{self.model} broke off: {self._shown(error)}") from None
 
@@ -328,30 +309,6 @@ class OpenAIRelay(Relay):
         self._at += len(text)
         if text:
             self._half = "\ud800" <= text[-1] <= "\udbff"
-
-    def _add_call(self, fragment: Mapping[str, Any]) -> None:
-        """Add a fragment of a tool call: the name first, the arguments in pieces."""
-        at = fragment.get("index")
-        at = 0 if at is None else at
-        if type(at) is not int or not 0 <= at < MAX_CALLS:
-            raise StreamBrokenError(f"{self.model} sent a tool call with index {at!r}")
-        function, given = fragment.get("function") or {}, fragment.get("id")
-        call, known = self._calls.get(at, (None, None))
-        # Some servers give index 0 to every call: a fragment with a name and a new id begins a new call.
-        if call is None or (known and given and given != known and function.get("name")):
-            if len(self.tool_calls) == MAX_CALLS:
-                raise StreamBrokenError(f"{self.model} sent more than {MAX_CALLS} tool calls")
-            called, known = {"name": "", "arguments": ""}, None
-            # We generate ids; the upstream's may be model output. All servers accept nine characters.
-            call = {"id": token_hex(5)[:9], "type": "function", "function": called}
-            self.tool_calls.append(call)
-        self._calls[at] = call, known or given  # keep the first id: later ids name fragments
-        call["function"]["name"] += function.get("name") or ""
-        call["function"]["arguments"] += function.get("arguments") or ""
-        if len(call["function"]["arguments"]) + len(call["function"]["name"]) > MAX_ARGUMENTS:
-            raise StreamBrokenError(
-                f"{self.model} sent a tool call of more than {MAX_ARGUMENTS:,} characters"
-            )
 
     async def _refused(self, response: aiohttp.ClientResponse) -> BackendError:
         """Return the error for an answer with a status that is not 200."""
@@ -404,26 +361,3 @@ def options_for(completion: Literal["chat", "text"], given: Mapping[str, Any]) -
     if "max_completion_tokens" in options:
         options["max_tokens"] = options.pop("max_completion_tokens")
     return options
-
-
-def merged(raw: Sequence[Mapping[str, Any]], messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return the client's messages with a repair's changes to their text.
-
-    Example:
-        >>> from streamval.types.messages import Message
-        >>> merged([{"role": "user", "content": "Hi", "name": "Ann"}], [Message("user", "Hi. Again.")])
-        [{'role': 'user', 'content': 'Hi. Again.', 'name': 'Ann'}]
-    """
-    made: list[dict[str, Any]] = []
-    for at, message in enumerate(messages):
-        if at >= len(raw):
-            made.append({"role": message.role, "content": message.content})
-            continue
-        given, said = dict(raw[at]), raw[at].get("content")
-        if message_text(said) != message.content:
-            given["content"] = message.content
-            if isinstance(said, list):  # with its pictures
-                others = [part for part in said if "text" not in part]
-                given["content"] = [{"type": "text", "text": message.content}, *others]
-        made.append(given)
-    return made

@@ -1,7 +1,7 @@
 """The common part of OpenAI's chat and text completions: requests, choices, usage, log probabilities.
 
 Frames are read from dictionaries and from the objects of the `openai` package and of LiteLLM alike
-(`part`). Sources: https://platform.openai.com/docs/api-reference/chat and …/completions.
+(`streamval.wire.parts`). Sources: https://platform.openai.com/docs/api-reference/chat and …/completions.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from streamval.errors import RequestError, StreamBrokenError
-from streamval.types.deltas import Delta
+from streamval.errors import RequestError, StreamBrokenError, UsageError
+from streamval.types.deltas import Delta, ToolCallDelta
 from streamval.types.messages import Message
 from streamval.types.results import Usage
+from streamval.wire.parts import as_mapping, count, part, text_in
 
 Completion: TypeAlias = Literal["chat", "text"]
 """The two kinds of completions."""
@@ -39,11 +40,8 @@ NOT_SERVED = {
     "suffix": "suffix is not served: the inserted text would be judged without the text after it",
 }
 
-NO_TEXT = frozenset({"thinking", "reference"})
-"""The parts of a content that are no part of the answer: Mistral's thoughts, and marks of sources."""
-
-MAX_TOKENS = 2**40
-"""The most tokens that a server may report. A larger number is ignored."""
+MAX_CALLS = 128
+"""The largest index of a call of a tool."""
 
 
 class TokenLogprob(NamedTuple):
@@ -88,25 +86,15 @@ class CompletionRequest:
 
     @property
     def turns(self) -> tuple[Message, ...]:
-        """The text of the messages, as a pipeline takes it."""
-        return tuple(
-            Message(message["role"], message_text(message.get("content")))
-            for message in self.messages
-        )
+        """The messages, as a pipeline takes them.
 
-
-def message_text(content: object) -> str:
-    """Return the text of a message's content: a string, or the text among its parts.
-
-    Example:
-        >>> message_text([{"type": "text", "text": "What is this?"}, {"type": "image_url"}])
-        'What is this?'
-    """
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "".join(part["text"] for part in content if isinstance(part.get("text"), str))
-    return ""
+        Raises:
+            RequestError: If the role of one is not known.
+        """
+        try:
+            return tuple(map(Message.read, self.messages))
+        except UsageError as error:
+            raise RequestError(str(error)[:500], param="messages") from None
 
 
 def read_request(
@@ -163,40 +151,110 @@ def _finite(written: str) -> float:
 # Reading frames
 
 
-def part(of: Any, name: str) -> Any:
-    """Return a part of a dictionary or an object; `None` if there is none."""
-    return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
-
-
 def first_choice(frame: Any) -> Any:
     """Return the first of the answers in a frame, or `None`. Other answers do not count."""
     return next((one for one in part(frame, "choices") or () if not part(one, "index")), None)
 
 
-def read_delta(frame: Any) -> Delta:
-    """Read a frame of either kind.
+class CompletionReader:
+    """Takes the frames of a stream of either kind in order, returns their deltas.
 
-    Raises:
-        StreamBrokenError: If its content is not text, or the server says that it has failed.
+    Reasoning is read wherever servers put it: `reasoning_content` (DeepSeek, SGLang, LiteLLM), `reasoning` (vLLM,
+    Ollama, OpenRouter, Groq), parts of type `thinking` (Mistral). Signed and encrypted blocks of it
+    (`thinking_blocks` of LiteLLM, `reasoning_details` of OpenRouter) become opaque blocks.
+
+    Attributes:
+        ended: Whether a finish reason has come.
+        reasoning_field: The field in which this server sends reasoning, and expects it back.
 
     Example:
-        >>> read_delta({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
-        Delta('Hi', finish_reason='stop')
-        >>> read_delta({"choices": [{"text": "Hi"}]}).text
-        'Hi'
+        >>> CompletionReader().read({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]})
+        [Delta('Hi', finish_reason='stop')]
+        >>> CompletionReader().read({"choices": [{"text": "Hi"}]})
+        [Delta('Hi')]
     """
-    choice = first_choice(frame)
-    message = part(choice, "delta")
-    reason, refusal = part(choice, "finish_reason"), part(message, "refusal")
-    written = part(choice, "text")
-    if reason == "error":  # OpenRouter reports that its upstream broke off
-        raise StreamBrokenError("the generation has failed; the server gives no reason")
-    return Delta(
-        text=text_in(part(message, "content") if written is None else written),
-        usage=read_usage(part(frame, "usage")),
-        finish_reason=reason if isinstance(reason, str) and reason else None,
-        refusal=refusal if isinstance(refusal, str) else None,
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.reasoning_field = "reasoning_content"
+        self._thought = ""  # of a block of thinking that has no signature yet
+
+    def read(self, frame: Any) -> list[Delta]:
+        """Read a frame.
+
+        Raises:
+            StreamBrokenError: If its content is not text, or the server says that it has failed.
+        """
+        choice = first_choice(frame)
+        message = part(choice, "delta")
+        reason, refusal = part(choice, "finish_reason"), part(message, "refusal")
+        written = part(choice, "text")
+        if reason == "error":  # OpenRouter reports that its upstream broke off
+            raise StreamBrokenError("the generation has failed; the server gives no reason")
+        content = part(message, "content") if written is None else written
+        delta = Delta(
+            text_in(content),
+            reasoning=self._reasoning(message, content),
+            usage=read_usage(part(frame, "usage")),
+            finish_reason=reason if isinstance(reason, str) and reason else None,
+            refusal=refusal if isinstance(refusal, str) else None,
+        )
+        self.ended = self.ended or delta.finish_reason is not None
+        if message is None:
+            return [delta]
+        calls = part(message, "tool_calls")
+        more = [*self._opaque(message), *map(_call_in, calls or ())]
+        return [delta, *more] if more else [delta]
+
+    def _reasoning(self, message: Any, content: Any) -> str:
+        for name in ("reasoning_content", "reasoning"):
+            if said := part(message, name):
+                self.reasoning_field = name
+                return text_in(said)
+        if isinstance(content, list):
+            return "".join(
+                text_in(one.get("thinking")) for one in content if one.get("type") == "thinking"
+            )
+        return ""
+
+    def _opaque(self, message: Any) -> Iterator[Delta]:
+        for block in part(message, "thinking_blocks") or ():
+            if part(block, "type") == "redacted_thinking":
+                yield Delta(opaque=as_mapping(block))
+                continue
+            self._thought += text_in(part(block, "thinking"))
+            if signature := part(block, "signature"):
+                whole = {"type": "thinking", "thinking": self._thought, "signature": signature}
+                yield Delta(opaque=whole)
+                self._thought = ""
+        for detail in part(message, "reasoning_details") or ():
+            if part(detail, "data") or part(detail, "signature"):
+                yield Delta(opaque=as_mapping(detail))
+
+
+def _call_in(fragment: Any) -> Delta:
+    """Return a piece of a call of a tool.
+
+    Raises:
+        StreamBrokenError: If it is none, or its index.
+    """
+    index, key = part(fragment, "index"), part(fragment, "id")
+    if (index, key, part(fragment, "function")) == (None, None, None):
+        raise StreamBrokenError(f"the server sent a tool call that is none: {fragment!r:.60}")
+    index = 0 if index is None else index
+    if type(index) is not int or not 0 <= index < MAX_CALLS:
+        raise StreamBrokenError(f"the server sent a tool call with index {index!r:.60}")
+    function = part(fragment, "function")
+    arguments = part(function, "arguments")
+    if isinstance(arguments, Mapping):  # whole, and not as text
+        arguments = json.dumps(arguments)
+    call = ToolCallDelta(
+        index,
+        key if isinstance(key, str) and key else None,
+        text_in(part(function, "name")) or None,
+        text_in(arguments),
     )
+    return Delta(tool_call=call)
 
 
 def read_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -208,43 +266,20 @@ def read_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield entry["token"], entry["logprob"]
 
 
-def text_in(content: object) -> str:
-    """Return the text in a frame: a string, nothing, or (Mistral's) a list of parts.
-
-    Raises:
-        StreamBrokenError: If it is something else, or a part may have text that is not known here.
-
-    Example:
-        >>> text_in([{"type": "text", "text": "Hi"}, {"type": "thinking", "thinking": []}])
-        'Hi'
-    """
-    if content is None or isinstance(content, str):
-        return content or ""
-    if isinstance(content, list) and all(isinstance(one, Mapping) for one in content):
-        return "".join(map(_text_of_part, content))
-    raise StreamBrokenError(f"the server sent {type(content).__name__} where text is expected")
-
-
-def _text_of_part(one: Mapping[str, Any]) -> str:
-    kind = one.get("type", "text")
-    if kind in NO_TEXT:
-        return ""
-    if kind in ("text", "output_text"):
-        return text_in(one.get("text"))
-    raise StreamBrokenError(f"the server sent a part of type {kind!r:.60}, which is not known")
-
-
 def read_usage(reported: Any) -> Usage | None:
     """Return the usage that a server reports; `None` where it reports no completion tokens."""
-    written = _count(part(reported, "completion_tokens"))
+    written = count(part(reported, "completion_tokens"))
     if not written:
         return None
-    read = _count(part(reported, "prompt_tokens"))
-    return Usage(prompt_tokens=read, completion_tokens=written, source="backend")
-
-
-def _count(number: object) -> int | None:
-    return number if type(number) is int and 0 <= number <= MAX_TOKENS else None
+    return Usage(
+        prompt_tokens=count(part(reported, "prompt_tokens")),
+        completion_tokens=written,
+        reasoning_tokens=count(
+            part(part(reported, "completion_tokens_details"), "reasoning_tokens")
+        ),
+        cached_tokens=count(part(part(reported, "prompt_tokens_details"), "cached_tokens")),
+        source="backend",
+    )
 
 
 # Writing

@@ -32,9 +32,7 @@ async def server():
 
 
 def backend(server, model, completion="chat", **params):
-    return sv.OpenAIBackend(
-        model, base_url=server.url, api_key=KEY, completion=completion, **params
-    )
+    return sv.OpenAIBackend(model, base_url=server.url, api_key=KEY, api=completion, **params)
 
 
 @both
@@ -167,8 +165,7 @@ async def test_a_chat_is_asked_for_the_schema(server):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"model": " "}, {"model": "x", "completion": "speech"}, {"model": "x", "temprature": 1}],
+    "wrong", [{"model": " "}, {"model": "x", "api": "speech"}, {"model": "x", "temprature": 1}]
 )
 def test_wrong_arguments(wrong):
     with pytest.raises(UsageError):

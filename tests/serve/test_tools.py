@@ -10,10 +10,13 @@ import httpx
 import openai
 import pytest
 
+from streamval.chunkers.tool import ToolChunker
 from streamval.errors import RequestError
+from streamval.requirements.tools import ToolCalls
 from streamval.serve.completions import SMALL_BODY
 from streamval.serve.exchange import REFUSAL
-from streamval.serve.tools import complaint, schemas_of
+from streamval.serve.tools import tools_of
+from streamval.types import ToolCallDelta
 from tests.support.gateway import gateway
 from tests.support.upstream import frame, upstream
 
@@ -41,6 +44,14 @@ def call(arguments, name="weather"):
         {"index": 0, "function": {"arguments": arguments[middle:]}},
     ]
     return [*(frame({"tool_calls": [piece]}) for piece in pieces), frame({}, "tool_calls")]
+
+
+def complaint(tool, arguments):
+    """Why a call is refused, if it is."""
+    rule, chunker = ToolCalls([tool]), ToolChunker()
+    chunks = chunker.feed(ToolCallDelta(0, "c1", tool.name, arguments)) + chunker.flush()
+    verdicts = map(rule.check, chunks)
+    return next((verdict.reason for verdict in verdicts if verdict.success == "fail"), None)
 
 
 def client_of(serving):
@@ -95,7 +106,7 @@ async def test_calls_that_all_have_index_0_are_told_apart_by_their_names_and_ids
         frame({}, "tool_calls"),
     ]
     whole, (calls, _, _), _ = await answered("careful", script)
-    said = ['{"city": "Rome"}', '{"city": "Oslo"} ']
+    said = ['{"city": "Rome"}', '{"city": "Oslo"}']
     assert [one.function.arguments for one in whole.message.tool_calls] == said
     assert [(one.index, one.function.arguments) for one in calls] == [*enumerate(said)]
     assert len({one.id for one in calls}) == 2
@@ -210,18 +221,20 @@ async def test_a_repair_makes_it_valid():
 @pytest.mark.parametrize("tools", [7, [7], [{"type": "function"}]])
 def test_tools_that_are_none_are_refused(tools):
     with pytest.raises(RequestError):
-        schemas_of(tools)
+        tools_of(tools)
 
 
 def test_a_schema_that_cannot_be_used_refuses_the_calls_of_its_tool_only():
     def tool(name, schema):
         return {"type": "function", "function": {"name": name, "parameters": schema}}
 
-    schemas = schemas_of([tool("odd", {"type": "nothing"}), tool("any", {}), tool("none", None)])
-    assert complaint(schemas["odd"], "{}").startswith("its schema cannot be used: this is no JSON")
-    assert complaint(schemas["any"], '{"a": 1}') is None
-    assert complaint(schemas["none"], "{}") is None
-    assert complaint(schemas["any"], "{") == "its arguments are no JSON"
+    odd, anything, none = tools_of(
+        [tool("odd", {"type": "nothing"}), tool("any", {}), tool("none", None)]
+    )
+    assert "its schema cannot be used: this is no JSON" in complaint(odd, "{}")
+    assert complaint(anything, '{"a": 1}') is None
+    assert complaint(none, "{}") is None
+    assert "its arguments are not a JSON object" in complaint(anything, "{")
 
 
 @pytest.mark.parametrize(
@@ -265,7 +278,7 @@ TWICE = {
 )
 def test_a_schema_that_could_stop_the_server_is_judged_within_bounds(schema):
     before = time.process_time()
-    made = schemas_of([{"type": "function", "function": {"name": "x", "parameters": schema}}])["x"]
+    (made,) = tools_of([{"type": "function", "function": {"name": "x", "parameters": schema}}])
     deep = json.dumps({"a": "a" * 50 + "!"})
     for _ in range(40):
         deep = f'{{"a": {deep}}}'
@@ -325,7 +338,7 @@ async def test_a_tool_whose_schema_cannot_be_used_spoils_no_other():
         assert whole.choices[0].finish_reason == "content_filter"
         assert whole.choices[0].message.refusal == REFUSAL
         told = behind.requests[-1].body["messages"][0]["content"]  # the model
-        assert "a call of 'odd': its schema cannot be used" in told
+        assert "a call of odd: its schema cannot be used" in told
 
 
 async def test_tools_may_take_more_than_is_read_of_a_body_before_its_slot():

@@ -11,7 +11,7 @@ from streamval.errors import RequestError, StreamBrokenError
 from streamval.types.deltas import Delta
 from streamval.types.results import Usage
 from streamval.wire import openai_chat, openai_text
-from streamval.wire.completions import read_delta
+from streamval.wire.completions import CompletionReader
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -42,6 +42,11 @@ def test_any_body_is_read_or_refused(wire, body):
 def test_any_bytes_are_read_or_refused(wire, body):
     with pytest.raises(RequestError):
         wire.read_request(body)
+
+
+def read_delta(frame):
+    (delta,) = CompletionReader().read(frame)
+    return delta
 
 
 def as_object(value):
