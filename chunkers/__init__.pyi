@@ -4,6 +4,7 @@ from .audio import SilenceChunker as SilenceChunker
 from .base import Chunker as Chunker
 from .base import ChunkingStrategy as ChunkingStrategy
 from .base import TextChunker as TextChunker
+from .channels import ChannelChunker as ChannelChunker
 from .chunking import Chunking as Chunking
 from .delta import DeltaChunker as DeltaChunker
 from .json import JSONChunk as JSONChunk
@@ -16,4 +17,6 @@ from .paragraph import ParagraphChunker as ParagraphChunker
 from .regex import RegexChunker as RegexChunker
 from .sentence import SentenceChunker as SentenceChunker
 from .strategy import StrategyChunker as StrategyChunker
+from .tool import ToolChunk as ToolChunk
+from .tool import ToolChunker as ToolChunker
 from .word import WordChunker as WordChunker

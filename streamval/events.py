@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from streamval.types.audio import AudioChunk
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
+from streamval.types.deltas import ToolCallDelta
 from streamval.types.messages import ToolCall
 from streamval.types.notebook import html_of
 from streamval.types.results import (
@@ -82,6 +83,7 @@ class TokenEvent(BaseEvent):
     Attributes:
         text: A piece of the answer, of the reasoning, or of a tool's name or arguments.
         channel: Which of them.
+        tool_call: The piece of a call as it came, for a replay.
 
     Example:
         >>> TokenEvent(run_id="r", attempt=1, text="Hi").text
@@ -91,6 +93,7 @@ class TokenEvent(BaseEvent):
     type: Literal["token"] = "token"
     text: str
     channel: Channel = "text"
+    tool_call: ToolCallDelta | None = None
 
 
 class QuickCheckEvent(BaseEvent):

@@ -24,6 +24,10 @@ EVENTS = [
     ),
     sv.ChunkEvent(**HEAD, text="Hi.", chunk_index=0, start=1, end=4, separator=" "),
     sv.ChunkEvent(**HEAD, text="", chunk_index=1, start=4, end=6, separator="", audio=b"\x00\xff"),
+    sv.ReasoningEvent(**HEAD, text="Hm.", chunk_index=0, start=0, end=3, separator=""),
+    sv.ToolCallEvent(
+        **HEAD, index=0, id="c1", name="now", arguments={"at": [1, None]}, raw='{"at": [1, null]}'
+    ),
     sv.PartialObjectEvent(**HEAD, path="$.a", value={"b": [1, None]}, stage="output"),
     sv.events.StageEvent(**HEAD, stage="pre", status="failed", reason="why"),
     sv.StreamingDoneEvent(**HEAD, full_text=" Hi.", finish_reason="length"),

@@ -18,6 +18,7 @@ ACROSS = {  # what is about no single module
     "backends/test_litellm_streams",
     "chunkers/test_laws",
     "operators/test_by_hand",
+    "pipeline/test_channels",
     "pipeline/test_events",
     "serve/test_clients",
 }

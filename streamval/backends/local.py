@@ -230,7 +230,8 @@ def to_be_answered(messages: Sequence[Message]) -> bool:
         >>> to_be_answered([Message("user", "Facts about water:\\n\\nWater is")])
         False
     """
-    return len(messages) > 1 or messages[-1].content.rstrip("\"')”’»*_ \n").endswith(_ENDS)
+    is_conversation = any(message.role != "user" for message in messages)
+    return is_conversation or messages[-1].content.rstrip("\"')”’»*_ \n").endswith(_ENDS)
 
 
 def as_chat(messages: Sequence[Message]) -> str:
@@ -242,10 +243,13 @@ def as_chat(messages: Sequence[Message]) -> str:
     """
     systems = [message for message in messages if message.role not in _HEADINGS]
     turns = [message for message in messages if message.role in _HEADINGS]
-    written = [
-        _HEADINGS.get(message.role, "") + message.content
-        for message in (*systems, *_EXAMPLES, *turns)
-    ]
+    written: list[str] = []
+    role = None
+    for message in (*systems, *_EXAMPLES, *turns):
+        # What a repair says is a message of its own, before the question: they are one question.
+        goes_on = message.role == role == "user"
+        written.append(("" if goes_on else _HEADINGS.get(message.role, "")) + message.content)
+        role = message.role
     return "\n\n".join([*written, _HEADINGS["assistant"]])
 
 

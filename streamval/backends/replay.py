@@ -10,8 +10,16 @@ from pathlib import Path
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.recording import read_events
 from streamval.errors import BackendError, UsageError
-from streamval.events import ChunkEvent, RetryEvent, StartedEvent, TokenEvent
-from streamval.types.deltas import Delta
+from streamval.events import (
+    BaseEvent,
+    ChunkEvent,
+    ReasoningEvent,
+    RetryEvent,
+    StartedEvent,
+    TokenEvent,
+    ToolCallEvent,
+)
+from streamval.types.deltas import Delta, ToolCallDelta
 
 
 class ReplayBackend(Backend):
@@ -36,8 +44,8 @@ class ReplayBackend(Backend):
         if speed is not None and speed <= 0:
             raise UsageError(f"speed must be above 0, or None for at once, not {speed}")
         self._speed = speed
-        self._pieces: dict[int, list[tuple[float, str]]] = defaultdict(list)
-        chunks: dict[int, list[tuple[float, str]]] = defaultdict(list)
+        self._pieces: dict[int, list[tuple[float, str | Delta]]] = defaultdict(list)
+        chunks: dict[int, list[tuple[float, str | Delta]]] = defaultdict(list)
         began: dict[int, float] = {}
         run_id = None
         for event in read_events(path):
@@ -51,10 +59,9 @@ class ReplayBackend(Backend):
                 elif event.mode == "continue":
                     self.supports_prefix = True
             at = event.timestamp - began.get(event.attempt, event.timestamp)
-            if isinstance(event, TokenEvent):
-                self._pieces[event.attempt].append((at, event.text))
-            elif isinstance(event, ChunkEvent):
-                chunks[event.attempt].append((at, event.separator + event.text))
+            if (piece := _written(event)) is not None:
+                kept = self._pieces if isinstance(event, TokenEvent) else chunks
+                kept[event.attempt].append((at, piece))
         self._pieces = self._pieces or chunks
         if not self._pieces:
             raise UsageError(f"{path} is no recording of a run: it has neither tokens nor chunks")
@@ -68,9 +75,26 @@ class ReplayBackend(Backend):
             )
         loop = asyncio.get_running_loop()
         began = loop.time()
-        for at, text in self._pieces[request.attempt]:
+        for at, piece in self._pieces[request.attempt]:
             if self._speed is not None:
                 wait = began + at / self._speed - loop.time()
                 if wait > 0:
                     await asyncio.sleep(wait)
-            yield text
+            yield piece
+
+
+def _written(event: BaseEvent) -> str | Delta | None:
+    """Return the delta of an event; `None` of most."""
+    match event:
+        case TokenEvent(channel="reasoning"):
+            return Delta(reasoning=event.text)
+        case TokenEvent():
+            return event.text if event.tool_call is None else Delta(tool_call=event.tool_call)
+        case ChunkEvent():
+            return event.separator + event.text
+        case ReasoningEvent():
+            return Delta(reasoning=event.separator + event.text)
+        case ToolCallEvent():
+            call = ToolCallDelta(event.index, event.id, event.name, event.raw)
+            return Delta(tool_call=call)
+    return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from reactivex import Observable, Subject
@@ -205,8 +206,10 @@ class Attempt:
                 self._emit(TokenEvent, text=mended(item.reasoning), channel="reasoning")
             if isinstance(item.text, str) and item.text:
                 self._emit(TokenEvent, text=item.text)
-            if call is not None and (said := f"{call.name or ''}{call.arguments}"):
-                self._emit(TokenEvent, text=mended(said), channel="tool")
+            if call is not None:
+                call = replace(call, arguments=mended(call.arguments))
+                said = f"{mended(call.name or '')}{call.arguments}"
+                self._emit(TokenEvent, text=said, channel="tool", tool_call=call)
 
     def _new_chunker(self) -> ChannelChunker:
         chunking = self._settings.chunking

@@ -36,8 +36,7 @@ from streamval.pipeline.repair import Repair
 from streamval.pipeline.run import Run
 from streamval.pipeline.settings import Settings
 from streamval.requirements.base import Requirement, as_requirements
-from streamval.requirements.schema import MatchesSchema, matches
-from streamval.requirements.tools import ToolCalls
+from streamval.requirements.schema import MatchesSchema, ToolCalls, matches
 from streamval.structured.schema import Schema
 from streamval.structured.tools import ToolLike, as_tools
 from streamval.types.channels import CHANNELS

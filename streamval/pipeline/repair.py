@@ -17,12 +17,13 @@ Mode: TypeAlias = Literal["continue", "restart", "ask"]
 Template: TypeAlias = "str | Callable[[str, Sequence[Failure]], str]"
 
 TEMPLATE = """\
-(An earlier answer was rejected. It has to meet these requirements:
-{failures})
+(An earlier answer was rejected. This was required, and this was wrong with it:
+{failures}
+The next answer must not have these faults.)
 
 {prompt}"""
-"""The prompt of a new attempt. The original prompt stays last, because a base model only
-continues text."""
+"""The prompt of a new attempt. The text before the prompt is a message of its own. The original prompt stays last,
+because a base model only continues text."""
 
 ASK = """\
 (That is good so far, and it is not finished. Go on from its last words: "{last_words}"
@@ -49,7 +50,8 @@ class Repair:
             repetitions and announcements are dropped. `None`: continue where the backend can, else
             restart. A failed final validation always restarts, as it does not name a failed chunk.
         template: The prompt of a new attempt: a string with ``{prompt}`` and ``{failures}`` (a
-            line each), or a function of the prompt and the failures.
+            line each), or a function of the prompt and the failures. The text before and behind the prompt goes
+            to the model as messages of their own.
         requirements: Replace the requirements of the pipeline or instruction.
 
     Raises:
@@ -141,12 +143,24 @@ class Repair:
         failures: Sequence[Failure],
         text: str,
     ) -> tuple[Message, ...]:
-        """Return the conversation of a new attempt: the first one, the failures in its last message.
+        """Return the conversation of a new attempt: the first one, and a message with the failures.
 
-        Override it to ask in another way; the arguments are those of `request`.
+        The message precedes the last one, which stays as it is. Behind the result of a tool, it comes last, as
+        results have to follow their calls. Override it to ask in another way; the arguments are those of `request`.
         """
         *turns, asked = first.messages
-        return (*turns, Message(asked.role, self.prompt(asked.content, failures)))
+        prompt = self.prompt(asked.content, failures)
+        before, found, behind = (
+            prompt.partition(asked.content) if asked.content else (prompt, "", "")
+        )
+        if asked.content and not found and asked.is_plain and asked.role == "user":
+            return (*turns, Message("user", prompt))  # a template that writes the prompt anew
+        words = [Message("user", said) for said in (before.strip(), behind.strip()) if said]
+        if asked.role in ("tool", "function"):
+            return (*first.messages, *words)
+        # Behind the beginning of an answer, the model would not continue it.
+        preceding = len(words) if asked.role == "assistant" else bool(before.strip())
+        return (*turns, *words[:preceding], asked, *words[preceding:])
 
     def pause(self, attempt: int) -> float:
         """Return the seconds before an attempt (2 or later) begins: 0, unless a subclass overrides this."""

@@ -13,6 +13,7 @@ from .classifier import classifier as classifier
 from .judge import default_output_to_bool as default_output_to_bool
 from .limits import char_limit as char_limit
 from .limits import finished as finished
+from .limits import reasoning_limit as reasoning_limit
 from .limits import sentence_limit as sentence_limit
 from .limits import word_limit as word_limit
 from .llm_judge import ALoraRequirement as ALoraRequirement
@@ -29,6 +30,7 @@ from .repetition import NoLoop as NoLoop
 from .repetition import NoRepetition as NoRepetition
 from .repetition import no_loop as no_loop
 from .repetition import no_repetition as no_repetition
+from .schema import ToolCalls as ToolCalls
 from .schema import matches as matches
 from .schema import valid_json as valid_json
 from .structure import readable_markdown as readable_markdown

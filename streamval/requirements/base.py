@@ -167,7 +167,7 @@ class Requirement:
             >>> thought = [sv.Delta(reasoning="I go round. " * 9), sv.Delta("Done.")]
             >>> pipeline = sv.Pipeline(sv.IterableBackend(lambda prompt: thought), requirements=[judge])
             >>> str(pipeline.run_sync("Go.").failures[0])
-            'never go round in circles: it says "i go round" again and again'
+            "never go round in circles: it says 'i go round' again and again"
         """
         if not channels or not set(channels) <= set(CHANNELS):
             raise UsageError(f"channels are 'text', 'reasoning' and 'tool', not {channels!r}")

@@ -32,6 +32,7 @@ _FAILS = {
     "required_pattern": "at the end",
     "language": "once another language is certain",
     "no_repetition": "with the sentence that is repeated",
+    "reasoning_limit": "with the word of reasoning that exceeds it",
     "no_loop": "with the third turn of a loop",
     "no_secrets": "with the word that completes a key; holds back text that may become a key",
     "no_personal_data": "with the word that completes it; holds back text that may become it",
@@ -89,7 +90,8 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
 
     Args:
         name: Its name, such as ``"word_limit"``.
-        given: Its arguments: a mapping of names to values, or one value for the first argument.
+        given: Its arguments: a mapping of names to values, or one value for the first argument. `on` in it is
+            the channel, or a list of channels, that it judges.
 
     Raises:
         UsageError: If no requirement has that name, or it does not take the arguments.
@@ -99,12 +101,15 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
         'at most 80 words'
         >>> requirement_named("forbidden_words", ["acme"]).description
         'never say "acme"'
+        >>> requirement_named("no_loop", {"on": "reasoning"}).listens
+        ('reasoning',)
     """
     known = ready_requirements()
     if name not in known:
         raise UsageError(f"no ready requirement is called {name!r}; there are {', '.join(known)}")
     ready = known[name]
     named = dict(given) if isinstance(given, Mapping) else {}
+    channels = named.pop("on", None)
     positional = () if given is None or isinstance(given, Mapping) else (given,)
     own = list(ready.arguments)
     takes = f"it takes {', '.join(own)}" if own else "it takes no arguments"
@@ -114,9 +119,12 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
         raise UsageError(f"{name} has no argument {unknown!r}; {hint}")
     try:
         inspect.signature(ready.make).bind(*positional, **named)
-        return ready.make(*positional, **named)
+        made = ready.make(*positional, **named)
     except TypeError as error:
         raise UsageError(f"{name} cannot be made so: {error}; {takes}") from None
+    if channels is None:
+        return made
+    return made.on(*([channels] if isinstance(channels, str) else channels))
 
 
 def requirement_written(text: str) -> Requirement:

@@ -53,8 +53,9 @@ class RepairTemplateStrategy(RejectionSamplingStrategy):
     Example:
         >>> from streamval.types import Failure
         >>> print(RepairTemplateStrategy().prompt("Say hello.", [Failure("be kind", "it is rude")]))
-        (An earlier answer was rejected. It has to meet these requirements:
-        - be kind: it is rude)
+        (An earlier answer was rejected. This was required, and this was wrong with it:
+        - be kind: it is rude
+        The next answer must not have these faults.)
         <BLANKLINE>
         Say hello.
     """
@@ -84,8 +85,8 @@ class MultiTurnStrategy(RejectionSamplingStrategy):
     ) -> tuple[Message, ...]:
         """Return the conversation so far, the rejected answer, and why it was rejected."""
         complaint = (
-            f"That does not meet these requirements:\n{listed(failures)}\n"
-            "Answer again, so that it does."
+            "That answer was rejected. This was required, and this was wrong with it:\n"
+            f"{listed(failures)}\nAnswer again, without these faults."
         )
         return (*last.messages, Message("assistant", text), Message("user", complaint))
 
@@ -160,6 +161,6 @@ def _validations(
     found: list[tuple[Requirement, Any]] = [
         (requirements[failure.lane], ValidationResult(False, reason=failure.reason))
         for failure in sample.failures
-        if failure.lane is not None
+        if failure.lane is not None and failure.lane < len(requirements)
     ]
     return found

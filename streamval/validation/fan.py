@@ -33,7 +33,7 @@ from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
 from streamval.aio.tasks import loop_or_none, no_loop, start_eagerly
 from streamval.errors import ValidatorError
 from streamval.requirements.base import judges_on
-from streamval.requirements.tools import ToolCalls
+from streamval.requirements.schema import ToolCalls
 from streamval.types.channels import CHANNELS, Channel
 from streamval.types.chunks import Chunk
 from streamval.types.results import UNKNOWN, PartialValidationResult

@@ -12,7 +12,7 @@ from typing import Any
 from streamval.errors import StreamBrokenError
 from streamval.types.deltas import Delta, ToolCallDelta
 from streamval.types.results import Usage
-from streamval.wire.parts import count, part, text_in
+from streamval.wire.parts import count, index_in, part, text_in
 
 EVENTS = frozenset(
     {
@@ -41,8 +41,8 @@ class MessagesReader:
 
     def __init__(self) -> None:
         self.ended = False
-        self._calls: dict[Any, int] = {}  # by the index of the block
-        self._thought: dict[Any, dict[str, str]] = {}
+        self._calls: dict[int, int] = {}  # by the index of the block
+        self._thought: dict[int, dict[str, str]] = {}
         self._prompt: dict[str, int | None] = {}
 
     def read(self, event: Any) -> list[Delta]:
@@ -51,15 +51,16 @@ class MessagesReader:
         Raises:
             StreamBrokenError: If the server reports an error, or its content is not text.
         """
+        index = index_in(part(event, "index"))
         match str(part(event, "type")):
             case "message_start":
                 return self._usage(part(part(event, "message"), "usage"))
             case "content_block_start":
-                return self._begin(part(event, "index"), part(event, "content_block"))
+                return self._begin(index, part(event, "content_block"))
             case "content_block_delta":
-                return self._go_on(part(event, "index"), part(event, "delta"))
+                return self._go_on(index, part(event, "delta"))
             case "content_block_stop":
-                return self._end(part(event, "index"))
+                return self._end(index)
             case "message_delta":
                 reason = part(part(event, "delta"), "stop_reason")
                 self.ended = self.ended or bool(reason)
@@ -70,7 +71,7 @@ class MessagesReader:
                 raise StreamBrokenError(f"the server reports an error: {str(said)[:300]}")
         return []
 
-    def _begin(self, index: Any, block: Any) -> list[Delta]:
+    def _begin(self, index: int, block: Any) -> list[Delta]:
         match part(block, "type"):
             case "text":
                 text = text_in(part(block, "text"))
@@ -90,7 +91,7 @@ class MessagesReader:
                 return [Delta(tool_call=call)]
         return []
 
-    def _go_on(self, index: Any, delta: Any) -> list[Delta]:
+    def _go_on(self, index: int, delta: Any) -> list[Delta]:
         match part(delta, "type"):
             case "text_delta":
                 return [Delta(text_in(part(delta, "text")))]
@@ -104,12 +105,12 @@ class MessagesReader:
                 return [Delta(tool_call=ToolCallDelta(self._calls[index], arguments=arguments))]
         return []
 
-    def _think(self, index: Any, text: str) -> list[Delta]:
+    def _think(self, index: int, text: str) -> list[Delta]:
         thought = self._thought.setdefault(index, {"thinking": "", "signature": ""})
         thought["thinking"] += text
         return [Delta(reasoning=text)] if text else []
 
-    def _end(self, index: Any) -> list[Delta]:
+    def _end(self, index: int) -> list[Delta]:
         thought = self._thought.pop(index, None)
         if thought is None or not thought["signature"]:
             return []

@@ -13,7 +13,7 @@ from streamval.errors import StreamBrokenError, UsageError
 from streamval.types.deltas import Delta, ToolCallDelta
 from streamval.types.messages import Message
 from streamval.types.results import Usage
-from streamval.wire.parts import as_mapping, count, part, text_in
+from streamval.wire.parts import as_mapping, count, index_in, part, text_in
 
 # Reading
 
@@ -34,8 +34,8 @@ class ResponsesReader:
 
     def __init__(self) -> None:
         self.ended = False
-        self._calls: dict[Any, int] = {}  # by the index of the item
-        self._written: dict[Any, int] = {}  # characters of arguments so far
+        self._calls: dict[int, int] = {}  # by the index of the item
+        self._written: dict[int, int] = {}  # characters of arguments so far
         self._has_thought = False
 
     def read(self, event: Any) -> list[Delta]:
@@ -46,7 +46,7 @@ class ResponsesReader:
         """
         kind = part(event, "type")
         name = str(getattr(kind, "value", kind))  # LiteLLM's types are of an enumeration
-        index, written = part(event, "output_index"), part(event, "delta")
+        index, written = index_in(part(event, "output_index")), part(event, "delta")
         deltas: list[Delta] = []
         match name.removeprefix("response."):
             case "output_text.delta":
@@ -66,7 +66,7 @@ class ResponsesReader:
                 deltas = self._around(other, index, event)
         return deltas
 
-    def _around(self, name: str, index: Any, event: Any) -> list[Delta]:
+    def _around(self, name: str, index: int, event: Any) -> list[Delta]:
         """Read the beginning or end of an item or of the whole response."""
         match name:
             case "output_item.added":
@@ -81,7 +81,7 @@ class ResponsesReader:
                 raise _failed(part(event, "error") or event)
         return []
 
-    def _begin(self, index: Any, item: Any) -> list[Delta]:
+    def _begin(self, index: int, item: Any) -> list[Delta]:
         if part(item, "type") != "function_call":
             return []
         number = self._calls[index] = len(self._calls)
@@ -89,18 +89,18 @@ class ResponsesReader:
         call = ToolCallDelta(number, key if isinstance(key, str) else None, name)
         return [Delta(tool_call=call), *self._rest(index, part(item, "arguments"))]
 
-    def _arguments(self, index: Any, written: Any) -> list[Delta]:
+    def _arguments(self, index: int, written: Any) -> list[Delta]:
         arguments = text_in(written)
         if index not in self._calls or not arguments:
             return []
         self._written[index] = self._written.get(index, 0) + len(arguments)
         return [Delta(tool_call=ToolCallDelta(self._calls[index], arguments=arguments))]
 
-    def _rest(self, index: Any, written: Any) -> list[Delta]:
+    def _rest(self, index: int, written: Any) -> list[Delta]:
         """Return the arguments that have not been streamed: all of them, of some servers."""
         return self._arguments(index, text_in(written)[self._written.get(index, 0) :])
 
-    def _end(self, index: Any, item: Any) -> list[Delta]:
+    def _end(self, index: int, item: Any) -> list[Delta]:
         if part(item, "type") == "function_call":
             begun = [] if index in self._calls else self._begin(index, item)
             return begun + self._rest(index, part(item, "arguments"))

@@ -56,3 +56,8 @@ def _text_of_part(one: Mapping[str, Any]) -> str:
 def count(number: object) -> int | None:
     """Return a number of tokens; `None` if it is none."""
     return number if type(number) is int and 0 <= number <= MAX_TOKENS else None
+
+
+def index_in(index: object) -> int:
+    """Return the index of a part of an answer; 0 if it is none."""
+    return index if type(index) is int else 0

@@ -80,10 +80,11 @@ async def test_a_chat_model_is_asked_in_words_to_go_on():
     assert (retry.mode, retry.keep_chunks) == ("ask", 2)
     asked = backend.requests[1]
     assert asked.prefix is None
-    assert [message.role for message in asked.messages] == ["user", "assistant", "user"]
-    assert "it shouts" in asked.messages[0].content
-    assert asked.messages[1].content == "All is well. It is fine."
-    assert 'from its last words: "All is well. It is fine."' in asked.messages[2].content
+    words, prompt, kept, request = asked.messages
+    assert [one.role for one in asked.messages] == ["user", "user", "assistant", "user"]
+    assert "it shouts" in words.content
+    assert (prompt.content, kept.content) == ("How is it?", "All is well. It is fine.")
+    assert 'from its last words: "All is well. It is fine."' in request.content
     chunks = [event.chunk() for event in events if event.type == "chunk"]
     assert [(chunk.index, chunk.attempt) for chunk in chunks] == [(0, 1), (1, 1), (2, 2)]
     assert "".join(chunk.separator + chunk.text for chunk in chunks) == result.text

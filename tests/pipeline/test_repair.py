@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import streamval as sv
-from streamval.backends.base import GenerationRequest
+from streamval.backends.base import GenerationRequest, as_messages
 from streamval.errors import UsageError
 from streamval.types.messages import Message
 from tests.support.sources import Judge, Spoken, fails_on
@@ -19,19 +19,61 @@ def request(**options):
 
 def test_every_failure_and_its_reason_goes_into_the_prompt():
     asked = sv.Repair().request(request(), request(), FAILURES)
-    system, user = asked.messages
+    system, words, user = asked.messages
     assert system == Message("system", "S")
-    assert "- be calm: it shouts\n- be {short}" in user.content
-    assert user.content.endswith("Say {x}.")
+    assert "- be calm: it shouts\n- be {short}" in words.content
+    assert user == Message("user", "Say {x}.")
 
 
 def test_templates():
-    text = sv.Repair(template="{prompt} Mind: {failures} {other}")
-    assert text.request(request(), request(), FAILURES[:1]).messages[-1].content == (
-        "Say {x}. Mind: - be calm: it shouts {other}"
-    )
-    fn = sv.Repair(template=lambda prompt, failures: f"{prompt}!{len(failures)}")
-    assert fn.request(request(), request(), FAILURES).messages[-1].content == "Say {x}.!2"
+    def said(template):
+        asked = sv.Repair(template=template).request(request(), request(), FAILURES[:1])
+        return [message.content for message in asked.messages[1:]]
+
+    assert said("{prompt} Mind: {failures} {other}") == [
+        "Say {x}.",
+        "Mind: - be calm: it shouts {other}",
+    ]
+    assert said("No: {failures} {prompt} Go.") == ["No: - be calm: it shouts", "Say {x}.", "Go."]
+    assert said(lambda prompt, failures: f"{len(failures)}! {prompt}") == ["1!", "Say {x}."]
+    assert said(lambda prompt, failures: "Be calm.") == ["Be calm."]
+    assert said("{prompt}") == ["Say {x}."]
+
+
+PICTURE = [{"type": "text", "text": "What?"}, {"type": "image_url", "image_url": {"url": "x"}}]
+CALL = {"id": "c1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [{"role": "user", "content": PICTURE}],
+        [{"role": "user", "content": PICTURE[1:]}],
+        [
+            {"role": "user", "content": "When?"},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "content": "noon", "tool_call_id": "c1"},
+        ],
+        [{"role": "user", "content": "Say"}, {"role": "assistant", "content": "It"}],
+    ],
+)
+@pytest.mark.parametrize("template", [None, "{prompt}{failures}"])
+def test_what_a_repair_says_is_a_message_of_its_own(turns, template):
+    first = GenerationRequest(as_messages(turns))
+    asked = sv.Repair(template=template).request(first, first, FAILURES[:1])
+    words = [one for one in asked.messages if one not in first.messages]
+    assert [one.role for one in words] == ["user"]
+    assert words[0].is_plain
+    assert "- be calm: it shouts" in words[0].content
+    assert [one.as_dict() for one in asked.messages if one in first.messages] == turns
+    roles = [one.role for one in asked.messages]
+    assert "assistant" not in roles or roles[roles.index("assistant") + 1 :][:1] != ["user"]
+
+
+def test_of_a_rule_that_is_checked_only_a_repair_says_what_was_wrong():
+    failure = sv.types.Failure('never say "wombat"', "it says 'wombat'", check_only=True)
+    words, _ = sv.Repair().request(request(), request(), [failure]).messages[1:]
+    assert "this was wrong with it:\n- it says 'wombat'\nThe next answer must not" in words.content
 
 
 def test_a_new_attempt_never_replays_the_last_one():

@@ -18,6 +18,7 @@ ARGUMENTS = {
     "word_limit": {"at_most": 3},
     "sentence_limit": {"at_most": 3},
     "char_limit": {"at_most": 3},
+    "reasoning_limit": {"at_most_words": 3},
     "forbidden_words": ["acme"],
     "forbidden_pattern": "acme",
     "required_words": ["acme"],
@@ -99,3 +100,13 @@ def test_only_search_here_changes_the_path_of_modules(tmp_path, monkeypatch):
     search_here(tmp_path)
     assert sys.path == [*before, str(tmp_path)]
     assert object_in("module_of_a_test:x") == 7
+
+
+def test_the_channels_may_be_given_by_name():
+    assert requirement_named("no_loop", {"on": ["reasoning", "text"], "times": 4}).listens == (
+        "text",
+        "reasoning",
+    )
+    assert requirement_written('no_loop={"on": "reasoning"}').listens == ("reasoning",)
+    with pytest.raises(UsageError, match="channels are 'text', 'reasoning' and 'tool'"):
+        requirement_named("no_loop", {"on": "speech"})

@@ -12,7 +12,7 @@ import pytest
 
 from streamval.chunkers.tool import ToolChunker
 from streamval.errors import RequestError
-from streamval.requirements.tools import ToolCalls
+from streamval.requirements.schema import ToolCalls
 from streamval.serve.completions import SMALL_BODY
 from streamval.serve.exchange import REFUSAL
 from streamval.serve.tools import tools_of

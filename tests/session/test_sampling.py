@@ -81,8 +81,9 @@ async def test_repair_lists_every_failed_requirement_and_why():
         backend, sv.session.RepairTemplateStrategy(), whole("x", "an x"), whole("y", "a y"), secret
     )
     assert result.success
-    said = prompts(backend)[1]
-    assert "- an x: no x in it\n- a y: no y in it\n- it says a)" in said
+    said, asked = (message.content for message in backend.requests[1].messages)
+    assert asked == prompts(backend)[0]
+    assert "- an x: no x in it\n- a y: no y in it\n- it says a\n" in said
     assert "no a" not in said  # checked only: its words are in no prompt
 
 

@@ -220,9 +220,9 @@ def test_a_repair_of_an_instruction_says_what_failed_and_why():
     m = sv.start_session(backend)
     calm = sv.stream_check(lambda text: (not text.endswith("!"), "it shouts"), "stay calm")
     assert str(m.instruct("Say it.", requirements=[calm])) == "Good."
-    (asked,) = m.last_prompt()
-    assert asked["role"] == "user"
-    assert "- stay calm: it shouts" in asked["content"]
+    words, asked = m.last_prompt()
+    assert words["role"] == asked["role"] == "user"
+    assert "- stay calm: it shouts" in words["content"]
     assert asked["content"].endswith("Say it.")
 
 

@@ -395,7 +395,7 @@ class SchemaJudge:
 
     def _close(self, ended: Open, task: Task) -> None:
         """Judge what only the closing bracket decides."""
-        node, why = task.node, ""
+        node, why, path = task.node, "", ended.path
         if node.choices is not None and written(ended.value) not in node.choices:
             why = f"the {ended.kind} is none of the allowed values"
         elif ended.is_object:
@@ -404,7 +404,7 @@ class SchemaJudge:
                 needed += names if key in ended.keys else ()
             missing = next((key for key in needed if key not in ended.keys), None)
             if missing is not None:
-                why = f"the key {missing!r} is missing"
+                why, path = "it is missing", path_of(path, missing)
             elif len(ended.keys) < node.fewest_keys:
                 why = f"there are {len(ended.keys)} of at least {node.fewest_keys} keys"
         elif ended.count < node.fewest_items:
@@ -417,7 +417,7 @@ class SchemaJudge:
                 node.most is not None and sure + maybe > node.most
             )
         if why:
-            self.fail(task, lambda: f"{ended.path}: {why}")
+            self.fail(task, lambda: f"{path}: {why}")
 
     def _result(self, ended: Open, task: Task) -> Verdict:
         """Return whether a value that is complete meets a node."""

@@ -32,7 +32,7 @@ PEOPLE = {
         ('{"people": 17, "x": 1}', "$.people: 17 is more than the maximum of 10", 15),
         ('{"people": "3"}', "$.people: a string is not of type integer", 12),
         ('{"name": "London", "people": 1}', '$.name: no allowed string begins with "Lo', 12),
-        ('{"name": "Rome"}', "$: the key 'people' is missing", 16),
+        ('{"name": "Rome"}', "$.people: it is missing", 16),
         (
             'Sure: {"people": 3}',
             "$: it begins with 'S' and not with the JSON: text stands before it",

@@ -1,0 +1,137 @@
+"""Tests of `streamval.wire.openai_responses`."""
+
+import pytest
+
+from streamval.errors import StreamBrokenError, UsageError
+from streamval.types import Delta, Message, ToolCallDelta, Usage
+from streamval.wire.openai_responses import ResponsesReader, input_items
+
+REASONING = {"type": "reasoning", "id": "r1", "summary": [], "encrypted_content": "enc"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "weather"}
+
+
+def event(kind, **more):
+    return {"type": f"response.{kind}", **more}
+
+
+STREAM = [
+    event("created", response={}),
+    event("output_item.added", output_index=0, item={"type": "reasoning", "id": "r1"}),
+    event("reasoning_summary_part.added", output_index=0),
+    event("reasoning_summary_text.delta", output_index=0, delta="First."),
+    event("reasoning_summary_part.added", output_index=0),
+    event("reasoning_summary_text.delta", output_index=0, delta="Second."),
+    event("output_item.done", output_index=0, item=REASONING),
+    event("output_item.added", output_index=1, item={"type": "message"}),
+    event("output_text.delta", output_index=1, delta="I will ask."),
+    event("output_item.added", output_index=2, item={**CALL, "arguments": ""}),
+    event("function_call_arguments.delta", output_index=2, delta='{"city": '),
+    event("function_call_arguments.delta", output_index=2, delta='"Rome"}'),
+    event("function_call_arguments.done", output_index=2, arguments='{"city": "Rome"}'),
+    event("output_item.done", output_index=2, item={**CALL, "arguments": '{"city": "Rome"}'}),
+    event("output_item.done", output_index=3, item={**CALL, "call_id": "c2", "arguments": "{}"}),
+    event(
+        "completed",
+        response={
+            "usage": {
+                "input_tokens": 7,
+                "output_tokens": 9,
+                "output_tokens_details": {"reasoning_tokens": 4},
+                "input_tokens_details": {"cached_tokens": 2},
+            }
+        },
+    ),
+]
+
+
+def read(events):
+    reader = ResponsesReader()
+    return [one for each in events for one in reader.read(each)], reader.ended
+
+
+def test_reasoning_text_and_calls():
+    deltas, ended = read(STREAM)
+    assert ended
+    assert deltas == [
+        Delta(reasoning="First."),
+        Delta(reasoning="\n\n"),
+        Delta(reasoning="Second."),
+        Delta(opaque=REASONING),
+        Delta("I will ask."),
+        Delta(tool_call=ToolCallDelta(0, "c1", "weather")),
+        Delta(tool_call=ToolCallDelta(0, arguments='{"city": ')),
+        Delta(tool_call=ToolCallDelta(0, arguments='"Rome"}')),
+        Delta(tool_call=ToolCallDelta(1, "c2", "weather")),
+        Delta(tool_call=ToolCallDelta(1, arguments="{}")),
+        Delta(usage=Usage(7, 9, 0, 0, "backend", 4, 2), finish_reason="tool_calls"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [("max_output_tokens", "length"), ("content_filter", "content_filter"), (None, "stop")],
+)
+def test_why_a_response_ended(reason, finish):
+    deltas, ended = read([event("incomplete", response={"incomplete_details": {"reason": reason}})])
+    assert (deltas[0].finish_reason, ended) == (finish, True)
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        event("failed", response={"error": {"message": "it broke"}}),
+        {"type": "error", "message": "it broke"},
+        {"type": "error", "error": {"message": "it broke"}},
+    ],
+)
+def test_a_response_that_failed_is_a_broken_stream(failed):
+    with pytest.raises(StreamBrokenError, match="the server reports an error: it broke"):
+        read([failed])
+
+
+def test_a_conversation_with_tools_becomes_items():
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "This?"},
+                {"type": "image_url", "image_url": {"url": "data:x", "detail": "low"}},
+                {"type": "file", "file": {"file_id": "f1"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "I will ask.",
+            "tool_calls": [{"id": "c1", "function": {"name": "weather", "arguments": "{}"}}],
+            "reasoning_items": [REASONING],
+        },
+        {"role": "tool", "content": "18", "tool_call_id": "c1"},
+    ]
+    assert input_items([Message.read(turn) for turn in turns]) == [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "This?"},
+                {"type": "input_image", "image_url": "data:x", "detail": "low"},
+                {"type": "input_file", "file_id": "f1"},
+            ],
+        },
+        REASONING,
+        {"role": "assistant", "content": "I will ask."},
+        {**CALL, "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "18"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("turn", "named"),
+    [
+        ({"role": "user", "content": "Hi", "name": "Ann"}, "'name'"),
+        ({"role": "user", "content": [{"type": "video_url"}]}, "'video_url'"),
+    ],
+)
+def test_what_has_no_place_there_is_refused_by_name(turn, named):
+    with pytest.raises(UsageError, match=named):
+        input_items([Message.read(turn)])
