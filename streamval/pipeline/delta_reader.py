@@ -45,7 +45,16 @@ class DeltaReader:
         Raises:
             DeltaTypeError: If its content is not of the pipeline's kind.
         """
-        text: Any = delta if type(delta) is self._kind else self._content(delta)
+        if type(delta) is not self._kind:
+            return self._read_other(delta)
+        if not delta:
+            return None
+        self.known.deltas += 1
+        return (self._mender.feed(delta) or None) if self._kind is str else delta
+
+    def _read_other(self, delta: object) -> Any:
+        """Return the content of a `Delta`, or of a subclass of the pipeline's kind."""
+        text: Any = self._content(delta)
         if isinstance(delta, Delta) and (delta.reasoning or delta.tool_call is not None):
             return self._other_channels(delta, text)
         if not text:

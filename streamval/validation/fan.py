@@ -91,7 +91,7 @@ class ChannelLanes:
             else None
             for position, one in enumerate(requirements)
         ]
-        self.clones = tuple(lane and lane.requirement for lane in lanes)
+        self.clones = tuple(None if lane is None else lane.requirement for lane in lanes)
         self.blank = [UNKNOWN if lane is not None and lane.silent else None for lane in lanes]
         self.lanes = [lane for lane in lanes if lane is not None]
         self.plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
