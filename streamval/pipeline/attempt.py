@@ -280,7 +280,7 @@ class Attempt:
                 (clone := self._clones[chunk.channel][failure.lane or 0]) is None or clone.resumable
                 for failure in self.failures
             )
-        elif isinstance(chunk, ToolChunk) and chunk.whole is not None:
+        elif type(chunk) is ToolChunk and chunk.whole is not None:
             self.calls.append(chunk.whole)
 
     async def _judge_whole(self, clones: Clones, judge: Backend, ctx: Context) -> Check:

@@ -257,7 +257,7 @@ class Attempts:
             return
         self.delivered.add(chunk)
         if self._emitter.listening:
-            self._emit_chunk(chunk)
+            self._emit_chunk(ChunkEvent, chunk)
         if self._settings.schema is not None:
             for path, value in self.delivered.values(chunk):
                 self._emitter.emit(PartialObjectEvent, self.request.attempt, path=path, value=value)
@@ -267,21 +267,18 @@ class Attempts:
         if chunk.channel == "reasoning":
             if "reasoning" in self._settings.delivered:
                 self.delivered.add_reasoning(chunk)
-                self._emit_piece(ReasoningEvent, chunk, text=chunk.text, separator=chunk.separator)
+                self._emit_chunk(ReasoningEvent, chunk)
         elif isinstance(chunk, ToolChunk) and chunk.whole is not None:
             call = chunk.whole
             self.delivered.calls.append(call)
             fields = {name: getattr(call, name) for name in call.__slots__}
             self._emitter.emit(ToolCallEvent, self.request.attempt, **fields)
 
-    def _emit_chunk(self, chunk: Chunk) -> None:
+    def _emit_chunk(self, event: type[BaseEvent], chunk: Chunk) -> None:
         if isinstance(chunk, AudioChunk):
             content: dict[str, Any] = {"text": "", "separator": "", "audio": chunk.text}
         else:
             content = {"text": chunk.text, "separator": chunk.separator}
-        self._emit_piece(ChunkEvent, chunk, **content)
-
-    def _emit_piece(self, event: type[BaseEvent], chunk: Chunk, **content: Any) -> None:
         self._emitter.emit(
             event,
             self.request.attempt,

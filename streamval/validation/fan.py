@@ -144,11 +144,12 @@ class Fan:
         """Judge a chunk."""
         if self._rows.limit is not None:
             return
-        if chunk.channel != self._channel:
-            self._enter(chunk.channel)
+        channel = chunk.channel
+        if channel != self._channel:
+            self._enter(channel)
             if self._rows.limit is not None:
                 return
-        its = self._channels[chunk.channel]
+        its = self._channels[channel]
         its.last = chunk
         row = self._rows.add(chunk, its.blank, its.missing, len(its.lanes), its.clones)
         if self._asking:  # a validator has pushed it: it waits for its turn
@@ -156,9 +157,10 @@ class Fan:
             return
         self._asking = True
         try:
-            self._ask(row)
+            self._ask(row, its)
             while self._unasked:
-                self._ask(self._unasked.pop(0))
+                row = self._unasked.pop(0)
+                self._ask(row, self._channels[row.chunk.channel])
         finally:
             self._asking = False
         self._settle()
@@ -211,8 +213,7 @@ class Fan:
 
     # Asking
 
-    def _ask(self, row: Row) -> None:
-        its = self._channels[row.chunk.channel]
+    def _ask(self, row: Row, its: ChannelLanes) -> None:
         if self._callbacks.on_verdict is not None:
             self._report_silent(row, its, self._callbacks.on_verdict)
         slow = its.slow  # before `_ask_plain`, which may replace this list by a longer one
