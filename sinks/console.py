@@ -14,7 +14,15 @@ from rich.text import Text
 
 from streamval.events import BaseEvent, CompletedEvent, RetryEvent, StartedEvent
 from streamval.types.text import visible
-from streamval.view.labels import outcome, seconds, standing, what_became_of
+from streamval.view.labels import (
+    Words,
+    called,
+    outcome,
+    seconds,
+    standing,
+    thinking,
+    what_became_of,
+)
 from streamval.view.run_view import RunView, Snapshot
 
 FRAMES_A_SECOND = 15
@@ -45,6 +53,9 @@ def _rendered(
     room = (
         None if height is None else max(height - len(shown["rows"]) - len(shown["attempts"]) - 7, 3)
     )
+    thought = _reasoning(shown, width)
+    if room is not None and thought is not None:
+        room = max(room - 2, 3)
     text = _text(shown, prompt, None if room is None else (room + 1) * width)
     if room is not None:
         lines = text.wrap(RichConsole(width=width), width - 4)
@@ -55,9 +66,10 @@ def _rendered(
         (visible(shown["model"]), "bold"), (f" · {chunking} by {chunking}", "dim")
     )
     style = {"valid": "green", "waiting": "cyan", "running": "cyan"}.get(shown["state"], "red")
-    parts: list[RenderableType] = [
-        Panel(text, title=title, title_align="left", border_style=style, padding=(0, 1))
-    ]
+    parts: list[RenderableType] = [] if thought is None else [thought]
+    parts.append(Panel(text, title=title, title_align="left", border_style=style, padding=(0, 1)))
+    if calls := called(shown):
+        parts.append(_calls(calls))
     if shown["rows"]:
         parts.append(_requirements(shown))
     if len(shown["attempts"]) > 1:
@@ -75,6 +87,28 @@ def _text(shown: Snapshot, prompt: str, limit: int | None) -> Text:
         text.append(visible(rejected[end]), "red strike")
     text.append(visible(shown["pending"][end]), "dim italic")
     return text[len(text.plain) - len(text.plain.lstrip()) :]
+
+
+def _reasoning(shown: Snapshot, width: int) -> Text | None:
+    """Return the reasoning, folded to a line and its last words; `None` if there is none."""
+    said = shown["reasoning"]
+    written = said["text"] + said["pending"]
+    if not (written or said["rejected"]):
+        return None
+    line = Text(f"{thinking(shown)}\n", "dim")
+    stands, room = " ".join(visible(written[-4 * width :]).split()), max(width - 6, NARROWEST)
+    line.append(f"  … {stands[-room:]}" if len(stands) > room else f"  {stands}", "dim italic")
+    if said["rejected"] and shown["state"] == "running":
+        line.append(f" {visible(said['rejected'][-room:])}", "red strike")
+    return line
+
+
+def _calls(calls: list[Words]) -> Table:
+    table = _marked()
+    for words in calls:
+        style = {"good": "green", "bad": "red strike"}.get(words.kind, "dim italic")
+        table.add_row(Text("→", style), Text(_short(words.text), style))
+    return table
 
 
 def _requirements(shown: Snapshot) -> Table:

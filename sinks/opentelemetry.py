@@ -19,6 +19,7 @@ from streamval.events import (
     StartedEvent,
     StreamingDoneEvent,
     TokenEvent,
+    ToolCallEvent,
     VerdictEvent,
 )
 from streamval.types.results import TriState
@@ -39,6 +40,11 @@ NAMES = {
     "time_to_first_chunk": "gen_ai.response.time_to_first_chunk",
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
+    "reasoning_tokens": "gen_ai.usage.reasoning.output_tokens",
+    "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
+    "tool_name": "gen_ai.tool.name",
+    "tool_call_id": "gen_ai.tool.call.id",
+    "tool_call_arguments": "gen_ai.tool.call.arguments",
     "token_type": "gen_ai.token.type",
     "output": "gen_ai.output.messages",
     "evaluation": "gen_ai.evaluation.name",
@@ -73,6 +79,7 @@ class OpenTelemetry:
       span that is current where the run is driven.
     - A ``gen_ai.evaluation.result`` event for each verdict on a chunk and on the whole output, as a log
       record of the attempt's span.
+    - An event ``streamval.tool_call`` on the attempt's span for each delivered call of a tool.
     - Metrics: the duration of attempts, the time to the first delta (with `emit_tokens`), tokens, and our
       own ``streamval.time_to_first_chunk`` (of delivered chunks), ``streamval.runs`` by outcome,
       ``streamval.retries`` and ``streamval.tokens.discarded``.
@@ -205,6 +212,7 @@ class OpenTelemetry:
                 NAMES["label"]: event.verdict,
                 "streamval.chunk_index": event.chunk_index,
                 "streamval.lane": event.lane,
+                **_channel(event),
             },
         )
         span.end(end)
@@ -216,6 +224,12 @@ class OpenTelemetry:
             for name, result in zip(run.names, event.results, strict=False):
                 if result is not None:
                     self._evaluate(run, event, name, result.success, result.reason, result.score)
+
+    def _on_call(self, run: _OpenRun, event: ToolCallEvent) -> None:
+        attributes = {NAMES["tool_name"]: event.name, NAMES["tool_call_id"]: event.id}
+        if self._text:
+            attributes[NAMES["tool_call_arguments"]] = event.raw
+        run.attempt.add_event("streamval.tool_call", attributes, _nanoseconds(run.now))
 
     def _on_chunk(self, run: _OpenRun, _: ChunkEvent) -> None:
         if not run.has_chunk:
@@ -239,6 +253,7 @@ class OpenTelemetry:
         index = getattr(event, "chunk_index", None)
         if index is not None:
             attributes["streamval.chunk_index"] = index
+        attributes |= _channel(event)
         self._logger.emit(
             timestamp=_nanoseconds(run.now),
             context=run.inside,
@@ -300,6 +315,9 @@ class OpenTelemetry:
         if usage.prompt_tokens is not None:
             span.set_attribute(NAMES["input_tokens"], usage.prompt_tokens)
             counted.append(("input", usage.prompt_tokens))
+        for name in ("reasoning_tokens", "cached_tokens"):
+            if (tokens := getattr(usage, name)) is not None:
+                span.set_attribute(NAMES[name], tokens)
         for kind, tokens in counted:
             self._tokens.record(tokens, run.attributes | {NAMES["token_type"]: kind})
         if self._text:
@@ -316,6 +334,7 @@ class OpenTelemetry:
         VerdictEvent: _on_verdict,
         QuickCheckEvent: _on_check,
         ChunkEvent: _on_chunk,
+        ToolCallEvent: _on_call,
         StreamingDoneEvent: _on_done,
         FullValidationEvent: _on_validation,
         RetryEvent: _on_retry,
@@ -341,6 +360,12 @@ class _OpenRun:
     has_verdicts: bool = False
     failed: bool = False
     error: str | None = None
+
+
+def _channel(event: BaseEvent) -> dict[str, str]:
+    """Return the attribute for the channel of a verdict; empty for the text and for the whole output."""
+    channel = getattr(event, "channel", "text")
+    return {} if channel == "text" else {"streamval.channel": channel}
 
 
 def _nanoseconds(seconds: float) -> int:

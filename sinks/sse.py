@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from streamval.errors import UsageError
 from streamval.events import (
@@ -15,9 +15,11 @@ from streamval.events import (
     ErrorEvent,
     FullValidationEvent,
     QuickCheckEvent,
+    ReasoningEvent,
     RetryEvent,
     StartedEvent,
     StreamingDoneEvent,
+    ToolCallEvent,
     VerdictEvent,
 )
 from streamval.pipeline.run import Run
@@ -47,7 +49,8 @@ async def sse(
     Args:
         run: A run that has not been started.
         protocol: `"streamval"`: each event as JSON, named by its type. `"openai"`: the delivered text
-            as OpenAI's ``chat.completion.chunk``s, for OpenAI's clients. This protocol cannot
+            as OpenAI's ``chat.completion.chunk``s, for OpenAI's clients, with the reasoning in `reasoning_content` and
+            calls of tools at the end. This protocol cannot
             take text back, so a repair that restarts after something was sent ends in an error
             frame. Use a repair that continues.
         heartbeat: Seconds of silence after which a comment is sent, so that no proxy
@@ -152,6 +155,7 @@ class _AsChunks:
 
     def __init__(self) -> None:
         self._sent = 0
+        self._calls: list[dict[str, Any]] = []
         self._reason = "stop"
         self._broken: ErrorEvent | None = None
 
@@ -170,8 +174,14 @@ class _AsChunks:
                 text = text if self._sent else text.lstrip()
                 self._sent += 1
                 return [frame(self._writer.text(text))]
-            case RetryEvent() if event.keep_chunks < self._sent:
-                raise _TakenBackError
+            case ReasoningEvent():
+                return [frame(self._writer.reasoning(event.separator + event.text))]
+            case ToolCallEvent():  # sent at the end: a repair may take it back
+                self._calls.append(event.call().as_dict())
+            case RetryEvent():
+                if event.keep_chunks < self._sent:
+                    raise _TakenBackError
+                self._calls.clear()
             case StreamingDoneEvent():
                 self._reason = event.finish_reason or "stop"
             case ErrorEvent():
@@ -184,4 +194,5 @@ class _AsChunks:
         if self._broken is not None:
             return [frame(error_object(self._broken.detail, self._broken.exception_type))]
         reason = self._reason if event.success else "content_filter"
-        return [*map(frame, self._writer.end(reason, event.usage)), DONE]
+        calls = [self._writer.tool_calls(self._calls)] if self._calls and event.success else []
+        return [*map(frame, calls), *map(frame, self._writer.end(reason, event.usage)), DONE]

@@ -47,10 +47,11 @@ class DeltaReader:
         """
         if type(delta) is not self._kind:
             return self._read_other(delta)
-        if not delta:
+        text: Any = delta
+        if not text:
             return None
         self.known.deltas += 1
-        return (self._mender.feed(delta) or None) if self._kind is str else delta
+        return (self._mender.feed(text) or None) if self._kind is str else text
 
     def _read_other(self, delta: object) -> Any:
         """Return the content of a `Delta`, or of a subclass of the pipeline's kind."""

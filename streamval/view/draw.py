@@ -14,9 +14,11 @@ from streamval.events import (
     ChunkEvent,
     CompletedEvent,
     QuickCheckEvent,
+    ReasoningEvent,
     RetryEvent,
     StartedEvent,
     TokenEvent,
+    ToolCallEvent,
 )
 from streamval.types.results import AttemptResult, PartialValidationResult, StreamResult
 from streamval.view.marbles import marbles
@@ -142,6 +144,7 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
         if is_last and not as_written:
             stands, text = 0, final
         end = stands
+        yield from _reasoning(head, attempt, result if is_last else None)
         if is_last:
             end = len(final)
         elif as_written:
@@ -154,8 +157,7 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
             stands, kept = end, kept + 1
         if text[end:]:
             yield TokenEvent(**head, text=text[end:])
-        if attempt.failures:
-            yield _failing(head, attempt, names, kept)
+        yield from _calls_and_failures(head, attempt, result, kept)
         if not is_last:
             continues = attempt.kept > 0
             if not continues:
@@ -177,6 +179,29 @@ def events_of(result: StreamResult) -> Iterator[BaseEvent]:
     )
 
 
+def _reasoning(
+    head: dict[str, Any], attempt: AttemptResult, result: StreamResult | None
+) -> Iterator[BaseEvent]:
+    """Yield the reasoning of an attempt: as delivered, if it is the last one of a result; else as written."""
+    stands = "" if result is None else result.reasoning
+    if stands:
+        yield ReasoningEvent(
+            **head, text=stands, chunk_index=0, start=0, end=len(stands), separator=""
+        )
+    if rest := attempt.reasoning.removeprefix(stands).strip():
+        yield TokenEvent(**head, text=rest, channel="reasoning")
+
+
+def _calls_and_failures(
+    head: dict[str, Any], attempt: AttemptResult, result: StreamResult, kept: int
+) -> Iterator[BaseEvent]:
+    """Yield the calls of the last attempt, and the check that failed an attempt."""
+    for call in result.tool_calls if attempt is result.attempts[-1] else ():
+        yield ToolCallEvent(**head, **{name: getattr(call, name) for name in call.__slots__})
+    if attempt.failures:
+        yield _failing(head, attempt, _names(result), kept)
+
+
 def _names(result: StreamResult) -> tuple[str, ...]:
     """Return the names of failed requirements by lane; only their number is known of the others."""
     failures = [failure for attempt in result.attempts for failure in attempt.failures]
@@ -190,8 +215,13 @@ def _failing(
 ) -> QuickCheckEvent:
     results: list[PartialValidationResult | None] = [None] * len(names)
     for failure in attempt.failures:
-        if failure.lane is not None:
+        if failure.lane is not None and failure.lane < len(results):
             results[failure.lane] = PartialValidationResult("fail", reason=failure.reason)
     return QuickCheckEvent(
-        **head, chunk_index=chunk, passed=False, verdict="fail", results=tuple(results)
+        **head,
+        chunk_index=chunk,
+        passed=False,
+        verdict="fail",
+        results=tuple(results),
+        channel=attempt.failures[0].channel,
     )

@@ -69,7 +69,7 @@ def outcome(shown: Snapshot) -> list[Words]:
 
 
 def page_snapshot(view: RunView) -> dict[str, Any]:
-    """Return what a page shows of a run, as JSON: its snapshot, and its `outcome` as pairs of text and kind.
+    """Return what a page shows of a run, as JSON: its snapshot, and what it says of it in words, as pairs of text and kind.
 
     Example:
         >>> from streamval.view.run_view import RunView
@@ -77,7 +77,12 @@ def page_snapshot(view: RunView) -> dict[str, Any]:
         [['waiting', 'plain']]
     """
     shown = view.snapshot()
-    return {**shown, "outcome": [list(words) for words in outcome(shown)]}
+    return {
+        **shown,
+        "outcome": [list(words) for words in outcome(shown)],
+        "called": [list(words) for words in called(shown)],
+        "thought": thinking(shown),
+    }
 
 
 def what_became_of(attempt: AttemptView) -> str:
@@ -102,6 +107,34 @@ def rejected_texts(shown: Snapshot) -> dict[int, dict[int, str]]:
             if segment["verdict"] == "fail" and segment["chunk"] is not None:
                 texts.setdefault(attempt["number"], {})[segment["chunk"]] = segment["text"]
     return texts
+
+
+def thinking(shown: Snapshot) -> str:
+    """Return the line above the reasoning.
+
+    Example:
+        >>> from streamval.view.run_view import RunView
+        >>> thinking(RunView().snapshot())
+        'reasoning, 0 words'
+    """
+    thought = shown["reasoning"]
+    words = len((thought["text"] + thought["pending"]).split())
+    return f"thinking…, {words} words" if shown["thinking"] else f"reasoning, {words} words"
+
+
+def called(shown: Snapshot) -> list[Words]:
+    """Return the calls of tools: good those that stand, bad those that were taken back, plain the one being written.
+
+    Example:
+        >>> from streamval.view.run_view import RunView
+        >>> called(RunView().snapshot())
+        []
+    """
+    calls = [
+        Words(f"{call['name']}({call['raw']})", "good" if call["stands"] else "bad")
+        for call in shown["calls"]
+    ]
+    return calls + ([Words(shown["calling"])] if shown["calling"] else [])
 
 
 def standing(shown: Snapshot) -> tuple[str, str]:

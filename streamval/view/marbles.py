@@ -1,7 +1,7 @@
 """Marble diagrams: the times of a run as SVG.
 
 Time runs to the right, attempts stand below each other. Each attempt has a row of deltas, one of
-chunks, one a lane, and one of released chunks.
+chunks, one a lane, and one of released chunks; one of reasoning and one of calls of tools, if there are any.
 
 Positions along the time axis are percentages and everything else is in pixels, so a picture is as wide as
 the place that it is put in and its letters stay readable. Verdicts differ by shape as well as by colour.
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from math import floor, log10
 from textwrap import wrap
 
+from streamval.types.channels import Channel
 from streamval.view import marks as marked
 from streamval.view.escaping import escaped
 from streamval.view.labels import outcome, rejected_texts, seconds
@@ -47,6 +48,9 @@ SHORTEST_BAR = 0.04
 
 NUMBERED, NUMBER_WIDTH = 30, 1.5
 """The most marks in a row with chunk numbers, and the least distance between numbers in percent."""
+
+BESIDE: dict[Channel, str] = {"reasoning": "reasoning", "tool": "calls of tools"}
+"""The rows of the other channels."""
 
 STYLE = """
 .sv-marbles{--fg:#1f2328;--soft:#59636e;--line:#d1d9e0;--bg:#ffffff;--pass:#1a7f37;--unknown:#9a6700;--fail:#cf222e;
@@ -153,6 +157,8 @@ class _Drawing:
         for name, marks in zip(self._names, lanes, strict=True):
             self._row(times, name, marks, end)
         self._released(times, before, released, end)
+        for channel, name in BESIDE.items():
+            self._row(times, name, marked.beside_marks(times, channel), end, titled=True)
         if times.failed_at is not None:
             x = self._x(times.failed_at)
             begins = (
@@ -274,7 +280,14 @@ class _Drawing:
         self._row(times, name, marks, end, bar="wait")
 
     def _row(
-        self, times: AttemptTimes, name: str, marks: Sequence[Mark], end: float, bar: str = "bar"
+        self,
+        times: AttemptTimes,
+        name: str,
+        marks: Sequence[Mark],
+        end: float,
+        bar: str = "bar",
+        *,
+        titled: bool = False,
     ) -> None:
         """Add a row of marks, each with its bar. Failures are drawn last, on top."""
         if not marks and bar == "bar":  # a lane that was never asked
@@ -284,8 +297,9 @@ class _Drawing:
         shown = sorted(self._shown(marks), key=lambda mark: mark.kind == "fail")
         numbered = -self._took  # where the last number stands, in seconds
         for mark in shown:
-            link = f' data-c="{times.number}-{mark.chunk}"' if self._detail else ""
-            title = "" if self._detail else f"<title>{escaped(mark.title)}</title>"
+            linked = self._detail and not titled
+            link = f' data-c="{times.number}-{mark.chunk}"' if linked else ""
+            title = "" if linked else f"<title>{escaped(mark.title)}</title>"
             width = self._width(mark.begin, mark.at)
             if width >= SHORTEST_BAR:
                 style = f"bar {mark.kind}" if bar == "bar" else bar

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
+from streamval.types.channels import Channel
 from streamval.view.labels import seconds
 from streamval.view.timeline import WHOLE, AttemptTimes
 
@@ -79,6 +80,15 @@ def lane_marks(times: AttemptTimes, names: Sequence[str]) -> list[list[Mark]]:
             begin = answered if asked is None else asked
             lanes[lane].append(Mark(verdict, answered, begin, chunk, about, reason))
     return lanes
+
+
+def beside_marks(times: AttemptTimes, channel: Channel) -> list[Mark]:
+    """Return the marks of what was delivered, and what failed, on a channel beside the text."""
+    return [
+        Mark(one.verdict, one.at, one.at, WHOLE, f"{one.channel}, {one.verdict}", one.said)
+        for one in times.beside
+        if one.channel == channel
+    ]
 
 
 def released_marks(times: AttemptTimes, cut: Mapping[int, float]) -> list[Mark]:

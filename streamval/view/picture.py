@@ -12,11 +12,14 @@ from itertools import groupby
 
 from streamval.view.assets import asset
 from streamval.view.escaping import escaped
-from streamval.view.labels import outcome, seconds, taken_back, what_became_of
+from streamval.view.labels import called, outcome, seconds, taken_back, thinking, what_became_of
 from streamval.view.run_view import RowView, Segment, Snapshot
 
 PROMPT = 2000
 """Characters of a prompt that are shown."""
+
+CALL = 2000
+"""Characters of a call of a tool that are shown."""
 
 MARKS = {"pass": "✓", "fail": "✗", "unknown": "·", "waiting": "·"}
 _KINDS = {"pass": "good", "fail": "bad"}
@@ -32,7 +35,10 @@ def run_picture(shown: Snapshot, more: str = "") -> str:
     parts = [_head(shown)]
     if shown["prompt"]:
         parts.append(f'<div class="prompt">{escaped(shown["prompt"], PROMPT)}</div>')
+    parts.append(reasoning_html(shown))
     parts.append(f'<div class="text">{text_html(shown)}</div>')
+    if calls := [_call(words.text, words.kind) for words in called(shown)]:
+        parts.append(_table(calls))
     if shown["rows"]:
         parts.append(_table(_row(row) for row in shown["rows"]))
     parts.append(_attempts(shown))
@@ -69,6 +75,25 @@ def text_html(shown: Snapshot) -> str:
     if shown["pending"]:
         parts.append(f'<span class="pending">{escaped(shown["pending"])}</span>')
     return "".join(parts)
+
+
+def reasoning_html(shown: Snapshot) -> str:
+    """Return the reasoning, folded; empty if there is none."""
+    thought = shown["reasoning"]
+    said = escaped(thought["text"])
+    if thought["rejected"]:
+        said += f"<del>{escaped(thought['rejected'])}</del>"
+    if thought["pending"]:
+        said += f'<span class="pending">{escaped(thought["pending"])}</span>'
+    if not said:
+        return ""
+    return f'<details class="reasoning"><summary>{thinking(shown)}</summary>{said}</details>'
+
+
+def _call(text: str, kind: str) -> str:
+    said = escaped(text, CALL)
+    said = f"<del>{said}</del>" if kind == "bad" else said
+    return f'<tr><td class="{kind}">→</td><td><code>{said}</code></td></tr>'
 
 
 def _of_segment(segment: Segment) -> str:

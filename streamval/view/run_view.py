@@ -16,13 +16,16 @@ from streamval.events import (
     ErrorEvent,
     FullValidationEvent,
     QuickCheckEvent,
+    ReasoningEvent,
     RetryEvent,
     StageEvent,
     StartedEvent,
     StreamingDoneEvent,
     TokenEvent,
+    ToolCallEvent,
     VerdictEvent,
 )
+from streamval.types.channels import Channel
 from streamval.types.results import TriState
 from streamval.validation.final_check import REFUSED
 from streamval.view.timeline import MOST, Timeline, elapsed
@@ -41,6 +44,27 @@ class Segment(TypedDict):
     chunk: int | None
     verdict: TriState | None
     bytes: NotRequired[int]
+
+
+class CallView(TypedDict):
+    """A call of a tool that was delivered. `stands` is false once a repair has taken it back."""
+
+    name: str
+    raw: str
+    attempt: int
+    stands: bool
+
+
+class ReasoningView(TypedDict):
+    """What the model thinks.
+
+    `text` was delivered and stands; `pending` is not judged yet; `rejected` failed in the last attempt, or was
+    taken back.
+    """
+
+    text: str
+    pending: str
+    rejected: str
 
 
 class RowView(TypedDict):
@@ -79,6 +103,10 @@ class Snapshot(TypedDict):
             `attempts` has the ranges that were taken back.
         pending: The text after them that is not released yet: its verdicts are missing, or a
             requirement holds it back. Empty where the pipeline sends no tokens.
+        reasoning: What the model thinks.
+        calls: The calls of tools that were ever delivered, in order.
+        calling: The call of a tool that is being written, as raw text. Empty where the pipeline sends no tokens.
+        thinking: Whether it runs, and the last piece was reasoning.
         rows: The requirements, by their position.
         attempts: From the first.
         stages: The stages of its contract so far.
@@ -97,6 +125,10 @@ class Snapshot(TypedDict):
     state: RunState
     text: list[Segment]
     pending: str
+    reasoning: ReasoningView
+    calls: list[CallView]
+    calling: str
+    thinking: bool
     rows: list[RowView]
     attempts: list[AttemptView]
     stages: list[StageView]
@@ -151,7 +183,13 @@ class RunView:
         self._standing: list[int] = []  # positions of the segments that stand
         self._written = 0
         self._pending = _Pending()
-        self._verdicts: dict[int, TriState] = {}  # of chunks that are not released yet
+        self._verdicts: dict[int, TriState] = {}  # of chunks of text that are not released yet
+        self._thoughts: list[str] = []  # the chunks of reasoning that stand
+        self._thinking = _Pending()
+        self._rejected_thought = ""
+        self._calls: list[CallView] = []
+        self._calling: list[str] = []
+        self._last: Channel = "text"  # the channel of the last piece
         self._rows: list[RowView] = []
         self._attempts: list[AttemptView] = []
         self._began = self._now = 0.0
@@ -197,6 +235,14 @@ class RunView:
             "state": self._state,
             "text": self._segments.copy(),
             "pending": self._pending.getvalue(),
+            "reasoning": {
+                "text": "".join(self._thoughts),
+                "pending": self._thinking.getvalue(),
+                "rejected": self._rejected_thought,
+            },
+            "calls": [call.copy() for call in self._calls],
+            "calling": "".join(self._calling),
+            "thinking": self._last == "reasoning" and self._state == "running",
             "rows": [row.copy() for row in self._rows],
             "attempts": [attempt.copy() for attempt in self._attempts],
             "stages": self._stages.copy(),
@@ -246,8 +292,16 @@ class RunView:
         self._rows = [_row(name) for name in event.requirements]
 
     def _on_token(self, event: TokenEvent) -> None:
-        self._quiet = False
-        self._pending.add(event.text)
+        self._note_piece(event.channel)
+        if event.channel == "text":
+            self._pending.add(event.text)
+        elif event.channel == "reasoning":
+            self._thinking.add(event.text)
+        else:
+            self._calling.append(event.text)
+
+    def _note_piece(self, channel: Channel) -> None:
+        self._quiet, self._last = False, channel
 
     def _on_verdict(self, event: VerdictEvent) -> None:
         if 0 <= event.lane < len(self._rows):
@@ -263,13 +317,16 @@ class RunView:
             if result is not None:
                 row["judged"] += 1
                 row["state"], row["reason"] = result.success, result.reason or ""
-        self._verdicts[event.chunk_index] = event.verdict
+        if event.channel == "text":
+            self._verdicts[event.chunk_index] = event.verdict
         if not event.passed:
             self._failed = True
-            self._reject(event.chunk_index)
+            self._reject(event.chunk_index if event.channel == "text" else None)
 
     def _reject(self, chunk: int | None) -> None:
-        """Reject the text that was written and not released."""
+        """Reject what was written and not released."""
+        self._rejected_thought += self._thinking.take_all()
+        self._calling.clear()
         rest = self._pending.take_all()
         if rest:
             verdict: TriState | None = None if chunk is None else "fail"
@@ -293,11 +350,30 @@ class RunView:
         }
         if event.audio is not None:
             segment["bytes"] = len(event.audio)
-        self._quiet = False
+        self._note_piece("text")
         self._standing.append(len(self._segments))
         self._segments.append(segment)
         self._written += len(segment["text"])
         self._pending.drop_to(event.end)
+
+    def _on_reasoning(self, event: ReasoningEvent) -> None:
+        self._note_piece("reasoning")
+        said = event.separator + event.text
+        self._thoughts.append(said)
+        self._written += len(said)
+        self._thinking.drop_to(event.end)
+
+    def _on_call(self, event: ToolCallEvent) -> None:
+        self._note_piece("tool")
+        self._calling.clear()
+        self._written += len(event.raw)
+        call: CallView = {
+            "name": event.name,
+            "raw": event.raw,
+            "attempt": event.attempt,
+            "stands": True,
+        }
+        self._calls.append(call)
 
     def _on_done(self, event: StreamingDoneEvent) -> None:
         self._finish_reason = event.finish_reason
@@ -315,15 +391,25 @@ class RunView:
         kept = max(event.keep_chunks, 0)
         if kept < len(self._standing):
             self._take_back(self._standing[kept])
+        self._take_back_others(max(event.keep_reasoning, 0))
         ended = self._attempts[-1]
         ended["reason"], ended["mode"] = event.reason, event.mode
         self._attempts.append(_attempt(event.attempt))
         if event.mode == "restart":
             self._pending.restart()
+        if not event.keep_reasoning:
+            self._thinking.restart()
         self._verdicts.clear()
         self._finish_reason, self._failed, self._quiet = None, False, True
         for row in self._rows:
             row["state"], row["reason"] = "waiting", ""
+
+    def _take_back_others(self, kept: int) -> None:
+        """Take back the reasoning behind the first chunks, and all calls."""
+        self._rejected_thought = "".join(self._thoughts[kept:]) + self._rejected_thought
+        del self._thoughts[kept:]
+        for call in self._calls:
+            call["stands"] = False
 
     def _on_error(self, event: ErrorEvent) -> None:
         self._error = f"{event.exception_type}: {event.detail}"
@@ -331,6 +417,8 @@ class RunView:
     def _on_completed(self, event: CompletedEvent) -> None:
         if event.success:
             self._pending.take_all()  # white space behind the last chunk
+            self._thinking.take_all()
+            self._rejected_thought = ""
         else:
             self._reject(None)
         self._usage = asdict(event.usage)
@@ -347,6 +435,8 @@ class RunView:
         VerdictEvent: _on_verdict,
         QuickCheckEvent: _on_check,
         ChunkEvent: _on_chunk,
+        ReasoningEvent: _on_reasoning,
+        ToolCallEvent: _on_call,
         StreamingDoneEvent: _on_done,
         FullValidationEvent: _on_validation,
         RetryEvent: _on_retry,

@@ -12,11 +12,14 @@ from streamval.events import (
     CompletedEvent,
     FullValidationEvent,
     QuickCheckEvent,
+    ReasoningEvent,
     RetryEvent,
     StreamingDoneEvent,
     TokenEvent,
+    ToolCallEvent,
     VerdictEvent,
 )
+from streamval.types.channels import Channel
 from streamval.types.results import TriState
 
 MOST = 1e9
@@ -68,6 +71,15 @@ class Released(NamedTuple):
     at: float
 
 
+class Beside(NamedTuple):
+    """A chunk of reasoning or a call of a tool: delivered, or failed."""
+
+    channel: Channel
+    verdict: TriState
+    said: str
+    at: float
+
+
 @dataclass(slots=True)
 class AttemptTimes:
     """The times of one attempt, in seconds since the run began.
@@ -80,6 +92,7 @@ class AttemptTimes:
         judged: The verdicts, as they came.
         checked: The checks, in chunk order.
         released: The delivered chunks.
+        beside: What was delivered and what failed on the other channels.
         done: When the model ended normally.
         closed: When the backend was closed.
         reason: Why it was rejected.
@@ -94,6 +107,7 @@ class AttemptTimes:
     judged: list[Judged] = field(default_factory=list)
     checked: list[Checked] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
+    beside: list[Beside] = field(default_factory=list)
     done: float | None = None
     closed: float | None = None
     reason: str = ""
@@ -109,6 +123,7 @@ class AttemptTimes:
             if judged.verdict == "fail" and judged.chunk != WHOLE
         ]
         times += [checked.at for checked in self.checked if checked.verdict == "fail"]
+        times += [one.at for one in self.beside if one.verdict == "fail"]
         return min(times, default=None)
 
     @property
@@ -150,8 +165,8 @@ class Timeline:
                 self._on_verdict(attempt, event, at)
             case QuickCheckEvent():
                 self._on_check(attempt, event, at)
-            case ChunkEvent():
-                attempt.released.append(Released(event.chunk_index, event.text, at))
+            case ChunkEvent() | ReasoningEvent() | ToolCallEvent():
+                self._on_delivered(attempt, event, at)
             case StreamingDoneEvent():
                 attempt.done = at
             case FullValidationEvent():
@@ -163,6 +178,17 @@ class Timeline:
                 self.attempts.append(AttemptTimes(event.attempt, at))
             case CompletedEvent():
                 self._end(attempt, at, event.closed_at)
+
+    def _on_delivered(
+        self, attempt: AttemptTimes, event: ChunkEvent | ReasoningEvent | ToolCallEvent, at: float
+    ) -> None:
+        if isinstance(event, ChunkEvent):
+            attempt.released.append(Released(event.chunk_index, event.text, at))
+        elif isinstance(event, ReasoningEvent):
+            attempt.beside.append(Beside("reasoning", "pass", event.text, at))
+        else:
+            said = f"{event.name}({event.raw})"
+            attempt.beside.append(Beside("tool", "pass", said, at))
 
     def _since(self, timestamp: float) -> float:
         """Return the seconds since the run began. They never decrease, even in a broken recording."""
@@ -179,6 +205,8 @@ class Timeline:
 
     def _on_verdict(self, attempt: AttemptTimes, event: VerdictEvent, at: float) -> None:
         self._has_verdicts = True
+        if event.channel != "text":
+            return
         seconds = event.seconds if 0 <= event.seconds < MOST else 0.0
         asked = max(at - seconds, attempt.began)
         said = event.verdict, event.reason or ""
@@ -191,6 +219,12 @@ class Timeline:
             attempt.judged.append(Judged(lane, WHOLE, verdict, why, None, at))
 
     def _on_check(self, attempt: AttemptTimes, event: QuickCheckEvent, at: float) -> None:
+        if event.channel != "text":
+            if not event.passed:
+                reasons = [r.reason for r in event.results if r is not None and r.success == "fail"]
+                why = "; ".join(filter(None, reasons))
+                attempt.beside.append(Beside(event.channel, "fail", why, at))
+            return
         attempt.checked.append(Checked(event.chunk_index, event.verdict, at))
         if self._has_verdicts:
             return

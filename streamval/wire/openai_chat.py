@@ -66,6 +66,10 @@ class ChatWriter(CompletionWriter):
         """Return the content of a frame of text."""
         return self._delta_frame({"content": text}, logprobs=_logprobs(logprobs))
 
+    def reasoning(self, text: str) -> dict[str, Any]:
+        """Return the content of a frame of reasoning, in the field that most clients read."""
+        return self._delta_frame({"reasoning_content": text})
+
     def tool_calls(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the content of a frame of whole tool calls."""
         numbered = [{"index": at, **call} for at, call in enumerate(calls)]

@@ -17,7 +17,7 @@ from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
 
 import streamval as sv
 from streamval.sinks.opentelemetry import NAMES
-from tests.support.sources import PlainJudge, Spoken, fails_on
+from tests.support.sources import PlainJudge, Spoken, fails_on, thinking_and_calling
 
 
 class Exported:
@@ -218,3 +218,16 @@ async def test_an_exporter_that_raises_leaves_nothing_behind(reported):
     assert exported.sink._runs == {}
     assert [span.name for span in exported.spans].count("streamval.run") == 1
     assert reported  # and the run goes on
+
+
+@pytest.mark.parametrize("text", [False, True])
+async def test_verdicts_on_other_channels_and_calls_of_tools(text):
+    exported = Exported(text=text)
+    await driven(exported, thinking_and_calling())
+    attempts = [span for span in exported.spans if span.name == "chat faulty"]
+    calls = [event for span in attempts for event in span.events]
+    assert [one.name for one in calls] == ["streamval.tool_call"] * 2
+    assert calls[1].attributes["gen_ai.tool.name"] == "weather"
+    assert ("gen_ai.tool.call.arguments" in calls[1].attributes) is text
+    (run,) = [span for span in exported.spans if span.name == "streamval.run"]
+    assert run.attributes["gen_ai.usage.reasoning.output_tokens"] == 3

@@ -16,7 +16,7 @@ from starlette.routing import Route
 import streamval as sv
 from streamval.errors import StreamBrokenError, UsageError
 from streamval.testing import run_virtually
-from tests.support.sources import Judge, Spoken, fails_on
+from tests.support.sources import Judge, Spoken, fails_on, thinking_and_calling
 
 
 async def frames(run, **options):
@@ -190,3 +190,20 @@ async def test_the_backend_is_closed_when_the_client_goes():
         async with asyncio.timeout(60):
             while not backend.closed:
                 await asyncio.sleep(0.005)
+
+
+async def test_openais_own_client_reads_reasoning_and_calls():
+    pipeline = thinking_and_calling()
+    async with (
+        serving(pipeline) as url,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0) as client,
+    ):
+        stream = await client.chat.completions.create(
+            model="any", messages=[{"role": "user", "content": "Go."}], stream=True
+        )
+        deltas = [piece.choices[0].delta async for piece in stream if piece.choices]
+    thought = [one.reasoning_content for one in deltas if hasattr(one, "reasoning_content")]
+    assert "".join(thought) == "Hm.Let me see."
+    (calls,) = [one.tool_calls for one in deltas if one.tool_calls]
+    assert [call.function.arguments for call in calls] == ['{"city": "Oslo"}']
+    assert "".join(one.content or "" for one in deltas) == "I ask."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import streamval as sv
-from streamval.testing import FaultyBackend as Spoken  # noqa: F401  most tests speak so
+from streamval.testing import FaultyBackend as Spoken
 
 
 class Judge(sv.Requirement):
@@ -62,3 +62,23 @@ def types(events):
 async def watch(run):
     """Drive a run; returns its events."""
     return [event async for event in run]
+
+
+def called(arguments):
+    return sv.Delta(tool_call=sv.types.ToolCallDelta(0, "c1", "weather", arguments))
+
+
+def thinking_and_calling():
+    """An attempt whose reasoning and call fail, and a good one."""
+    tool = {
+        "type": "function",
+        "function": {"name": "weather", "parameters": {"required": ["city"]}},
+    }
+    backend = Spoken(
+        [sv.Delta(reasoning="Hm. "), called('{"city": "Rome"}'), sv.Delta(reasoning="Bad!"), "x"],
+        [sv.Delta(reasoning="Let me see. "), "I ask. ", called('{"city": "Oslo"}')],
+    )
+    calm = PlainJudge(fails_on("Bad!"), "calm").on("reasoning")
+    return sv.Pipeline(
+        backend, requirements=[calm], tools=[tool], retry=sv.Repair(), emit_tokens=True
+    )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import streamval as sv
 from streamval.view import RunView
 from streamval.view.marbles import BINS, marbles
-from tests.support.sources import PlainJudge, Spoken, fails_on, watch
+from tests.support.sources import PlainJudge, Spoken, fails_on, thinking_and_calling, watch
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -149,3 +149,13 @@ def test_times_that_no_run_took():
         positions = re.findall(r'(?:x|x1|x2|width)="(-?[\d.e+-]+)%"', svg)
         assert positions
         assert all(-1 <= float(position) <= 101 for position in positions)
+
+
+async def test_reasoning_and_calls_have_rows_of_their_own():
+    svg, root = drawn(await watch(thinking_and_calling().start("go")))
+    assert texts(root).count("reasoning") == 2
+    assert texts(root).count("calls of tools") == 2
+    titles = [title.text for title in root.iter(f"{SVG}title")]
+    assert "reasoning, fail: about Bad!" in titles
+    assert 'tool, pass: weather({"city": "Oslo"})' in titles
+    assert "closed" in svg  # at the verdict on the reasoning

@@ -7,7 +7,7 @@ import pytest
 import streamval as sv
 from streamval.view import RunView
 from streamval.view.picture import fields_picture, run_picture
-from tests.support.sources import PlainJudge, Spoken, fails_on
+from tests.support.sources import PlainJudge, Spoken, fails_on, thinking_and_calling
 
 
 async def picture_of(pipeline):
@@ -46,3 +46,10 @@ def test_a_run_in_its_middle_shows_what_is_pending():
     view.apply(sv.TokenEvent(**head, text="One. Tw"))
     view.apply(sv.ChunkEvent(**head, text="One.", chunk_index=0, start=0, end=4, separator=""))
     assert '<span class="pending"> Tw</span>' in run_picture(view.snapshot())
+
+
+async def test_reasoning_is_folded_and_calls_have_a_row():
+    made = await picture_of(thinking_and_calling())
+    assert '<details class="reasoning"><summary>reasoning, 3 words</summary>Let me see.' in made
+    assert "<del>weather({&quot;city&quot;: &quot;Rome&quot;})</del>" in made
+    assert "<code>weather({&quot;city&quot;: &quot;Oslo&quot;})</code>" in made

@@ -15,7 +15,7 @@ from streamval.testing import run_virtually
 from streamval.view import RunView
 from streamval.view.labels import taken_back
 from streamval.view.patch import patch, patched
-from tests.support.sources import PlainJudge, Spoken, fails_on, watch
+from tests.support.sources import PlainJudge, Spoken, fails_on, thinking_and_calling, watch
 
 
 class Person(BaseModel):
@@ -377,3 +377,34 @@ def test_its_size_counts_what_was_taken_back_and_why():
     view.apply(sv.RetryEvent(**head, reason="y" * 500, failures=(), mode="restart", keep_chunks=0))
     assert view.text == ""
     assert view.size >= 1500
+
+
+async def test_what_it_thinks_and_calls_is_folded_too():
+    view, seen = RunView(), []
+    for event in await watch(thinking_and_calling().start("go")):
+        view.apply(event)
+        seen.append((event.type, event.attempt, view.snapshot()))
+    first = next(shot for kind, attempt, shot in seen if attempt == 1 and kind == "reasoning")
+    assert (first["reasoning"]["text"], first["thinking"], first["quiet"]) == ("Hm.", True, False)
+    (retried,) = [shot for kind, _, shot in seen if kind == "retry"]
+    assert retried["reasoning"] == {"text": "", "pending": "", "rejected": "Hm. Bad!"}
+    assert [call["stands"] for call in retried["calls"]] == [False]
+    last = view.snapshot()
+    assert last["reasoning"] == {"text": "Let me see.", "pending": "", "rejected": ""}
+    assert [(call["raw"], call["stands"]) for call in last["calls"]] == [
+        ('{"city": "Rome"}', False),
+        ('{"city": "Oslo"}', True),
+    ]
+    assert (last["calling"], last["thinking"], last["state"]) == ("", False, "valid")
+    assert shown(last) == "I ask."
+
+
+def test_what_is_being_thought_and_called_is_pending():
+    view, head = RunView(), {"run_id": "r", "attempt": 1}
+    view.apply(sv.StartedEvent(**head, model="m", chunking="sentence"))
+    view.apply(sv.TokenEvent(**head, text="Hm. So", channel="reasoning"))
+    view.apply(sv.ReasoningEvent(**head, text="Hm.", chunk_index=0, start=0, end=3, separator=""))
+    view.apply(sv.TokenEvent(**head, text="weather", channel="tool"))
+    shot = view.snapshot()
+    assert shot["reasoning"] == {"text": "Hm.", "pending": " So", "rejected": ""}
+    assert (shot["calling"], shot["thinking"]) == ("weather", False)

@@ -46,8 +46,10 @@ export class Display {
     };
     this.head = part("div", "head");
     this.prompt = part("div", "prompt", { "aria-label": "The prompt" });
+    this.thought = part("details", "reasoning", { "aria-label": "The reasoning" });
     this.text = part("div", "text", { role: "log", "aria-label": "The text", tabindex: "0" });
     this.pending = element("span", "", "pending");
+    this.calls = part("table", "calls", { "aria-label": "Calls of tools" });
     this.rows = part("table", "rows", { "aria-label": "Requirements" });
     this.attempts = part("table", "attempts", { "aria-label": "Attempts that failed" });
     this.outcome = part("div", "outcome", { role: "status" });
@@ -79,6 +81,8 @@ export class Display {
       const chunking = run.chunking && ` · ${run.chunking} by ${run.chunking}`;
       this.head.textContent = visible(run.model + chunking + stage);
     }
+    if (this.isNew("reasoning", [run.reasoning, run.thought])) this.think(run.reasoning, run.thought);
+    if (this.isNew("called", run.called)) this.calls.replaceChildren(...run.called.map(callOf));
     if (this.isNew("rows", run.rows)) this.rows.replaceChildren(...run.rows.map(rowOf));
     if (this.isNew("attempts", run.attempts)) {
       this.attempts.replaceChildren(...run.attempts.slice(0, -1).map(attemptOf));
@@ -104,6 +108,14 @@ export class Display {
     };
     tell();
     this.timer = setInterval(tell, 1000);
+  }
+
+  // What the model thinks, folded: the reader opens it.
+  think({ text, pending, rejected }, said) {
+    this.thought.hidden = !(text || pending || rejected);
+    const parts = [element("summary", said), element("span", text)];
+    if (rejected) parts.push(element("del", rejected));
+    this.thought.replaceChildren(...parts, element("span", pending, "pending"));
   }
 
   isNew(name, value) {
@@ -139,6 +151,14 @@ function rowOf(row) {
   mark.setAttribute("aria-label", row.state);
   const failed = row.state === "fail";
   made.append(mark, element("td", row.name), element("td", failed ? row.reason : judged, failed ? "bad" : ""));
+  return made;
+}
+
+function callOf([said, kind]) {
+  const made = document.createElement("tr");
+  const cell = document.createElement("td");
+  cell.append(element(kind === "bad" ? "del" : "code", said));
+  made.append(element("td", "→", kind), cell);
   return made;
 }
 
