@@ -39,9 +39,11 @@ lock: $(VENV)/.dev ## Renew .ci/lock.txt, the versions that are tested
 test-ray: $(VENV)-ray/.installed ## Test the batch on a real Ray cluster on this machine
 	$(VENV)-ray/bin/python -m pytest -W default -p no:cacheprovider tests/batch/test_ray.py
 
-# instructor needs older versions than ours of what both use, so it lies over the environment of the other tests.
-test-clients: $(VENV)-clients/.installed ## Test the gateway before instructor
+# instructor needs older versions than ours of what both use, and langchain-tests brings plugins of pytest, so both
+# lie over the environment of the other tests.
+test-clients: $(VENV)-clients/.installed ## Test the gateway before instructor, and run the standard tests of LangChain
 	$(VENV)-clients/bin/python -m pytest -p no:cacheprovider tests/serve/test_clients.py -k instructor
+	$(VENV)-clients/bin/python -m pytest -W default -p no:cacheprovider tests/integrations/test_langchain_standard.py
 
 fuzz: $(VENV)/.dev ## Try random types, documents, texts and slices for SECONDS=60
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
@@ -130,7 +132,8 @@ $(VENV)-clients/.installed: $(VENV)/.dev
 	$(VENV)-clients/bin/python -c "import site, pathlib; \
 		pathlib.Path(site.getsitepackages()[0], 'over.pth').write_text('import site; site.addsitedir(\"' + \
 		site.getsitepackages()[0].replace('$(VENV)-clients', '$(VENV)') + '\")')"
-	PIP_CONSTRAINT= $(VENV)-clients/bin/python -m pip install --quiet --disable-pip-version-check instructor==1.17.0
+	PIP_CONSTRAINT= $(VENV)-clients/bin/python -m pip install --quiet --disable-pip-version-check instructor==1.17.0 \
+		langchain-tests==1.1.9
 	@touch $@
 
 $(VENV)-ray/.installed: pyproject.toml

@@ -17,6 +17,7 @@ ACROSS = {  # what is about no single module
     "test_web",
     "backends/test_litellm_streams",
     "chunkers/test_laws",
+    "integrations/test_langchain_standard",
     "operators/test_by_hand",
     "pipeline/test_channels",
     "pipeline/test_events",

@@ -10,7 +10,7 @@ import asyncio
 import atexit
 import inspect
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
@@ -76,6 +76,38 @@ def wait_for(make: Callable[[], Awaitable[T]]) -> T:
     if error is not None:
         raise error
     return cast("T", result)
+
+
+def iterate_blocking(make: Callable[[], AsyncGenerator[T]]) -> Iterator[T]:
+    """Yield the items of an async generator, which runs on the shared loop, as they come.
+
+    Leaving early closes the generator. It is asked for the next item only when that is wanted.
+
+    Args:
+        make: Returns the generator.
+
+    Raises:
+        RunError: As `wait_for`.
+
+    Example:
+        >>> async def count():
+        ...     for number in (1, 2):
+        ...         yield number
+        >>> list(iterate_blocking(count))
+        [1, 2]
+    """
+    items = make()
+    try:
+        while True:
+            item = wait_for(lambda: anext(items, _END))
+            if item is _END:
+                return
+            yield cast("T", item)
+    finally:
+        wait_for(items.aclose)
+
+
+_END: Any = object()
 
 
 async def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models import LanguageModelInput
+from langchain_core.language_models import LangSmithParams, LanguageModelInput
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    convert_to_openai_messages,
+)
 from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.output_parsers import BaseOutputParser, JsonOutputParser, PydanticOutputParser
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.outputs.chat_generation import ChatGeneration
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
+from langchain_core.utils.pydantic import is_basemodel_subclass
 from pydantic import BaseModel, ConfigDict
 
-from streamval.aio.blocking import wait_for
-from streamval.errors import UsageError
-from streamval.events import ChunkEvent, CompletedEvent, Event, RetryEvent, StreamingDoneEvent
+from streamval.aio.blocking import iterate_blocking, wait_for
+from streamval.errors import NotValidError
+from streamval.events import (
+    ChunkEvent,
+    CompletedEvent,
+    Event,
+    FullValidationEvent,
+    QuickCheckEvent,
+    ReasoningEvent,
+    RetryEvent,
+    StreamingDoneEvent,
+    ToolCallEvent,
+)
 from streamval.pipeline.pipeline import Pipeline
-from streamval.types.messages import Message
-
-_ROLES = {"human": "user", "ai": "assistant", "system": "system"}
+from streamval.structured.tools import as_tools
+from streamval.types.messages import Message, ToolCall
+from streamval.types.results import StreamResult, Usage
 
 
 class JudgedChatModel(BaseChatModel):
     """A chat model that streams only chunks that have been judged.
 
+    Tools that are bound are judged: a call arrives with the end of a run that is valid, and only then. Reasoning
+    arrives in `additional_kwargs["reasoning_content"]`, once it was judged.
+
     Metadata reports the text that a repair takes back, as LangChain has no way to do so: the
     `response_metadata` of a message without text has ``{"streamval": [{"type": "retry", "keep_chunks":
-    …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``. A
-    run that is not valid gives its valid part, with the `finish_reason` ``"content_filter"``.
+    …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``.
 
     Attributes:
         pipeline: The pipeline.
+        on_failure: What a run that is not valid gives: `"mark"`, its valid part, with the `finish_reason`
+            ``"content_filter"``; `"raise"`, a `NotValidError` that says why.
 
     Example:
         >>> from streamval import Pipeline, ScriptedBackend
@@ -47,10 +70,47 @@ class JudgedChatModel(BaseChatModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     pipeline: Pipeline
+    on_failure: Literal["mark", "raise"] = "mark"
 
     @property
     def _llm_type(self) -> str:
         return "streamval"
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model_name": self.pipeline.backend.model}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        params = super()._get_ls_params(stop=stop, **kwargs)
+        return {**params, "ls_provider": "streamval", "ls_model_name": self._named(kwargs)}
+
+    def _named(self, options: Mapping[str, Any]) -> str:
+        """Return the name of the model that a generation with these options asks for."""
+        return str(options.get("model") or self.pipeline.backend.model)
+
+    def bind_tools(
+        self,
+        tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
+        *,
+        tool_choice: str | dict[str, Any] | bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """Return a model that may call tools, whose calls are judged while they are written.
+
+        Args:
+            tools: Tools of LangChain, functions, pydantic models or dictionaries.
+            tool_choice: The name of the tool to call; `"any"`, `"required"` or `True` for one of them; `"auto"`,
+                `"none"`, or OpenAI's dictionary.
+            **kwargs: Options for each generation.
+
+        Raises:
+            UsageError: If a tool cannot be used.
+        """
+        offered = [convert_to_openai_tool(tool) for tool in tools]
+        for one in offered:
+            as_tools([one])
+        choice = _choice(tool_choice)
+        return super().bind(tools=offered, **({"tool_choice": choice} if choice else {}), **kwargs)
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
@@ -69,10 +129,14 @@ class JudgedChatModel(BaseChatModel):
             OutputParserException: Raised by the runnable, if the run was not valid.
             UsageError: If the schema cannot be used.
         """
-        model = JudgedChatModel(pipeline=self.pipeline.with_format(schema))
+        is_model = isinstance(schema, type) and issubclass(schema, BaseModel)
+        wanted = schema if is_model else convert_to_json_schema(schema)
+        judged = self.model_copy(update={"pipeline": self.pipeline.with_format(wanted)})
+        written = {"kwargs": {"method": "json_schema"}, "schema": convert_to_openai_tool(schema)}
+        model = judged.bind(ls_structured_output_format=written)
         parser: BaseOutputParser[Any] = JsonOutputParser()
-        if isinstance(schema, type) and issubclass(schema, BaseModel):
-            parser = PydanticOutputParser(pydantic_object=schema)
+        if isinstance(schema, type) and is_basemodel_subclass(schema):
+            parser = PydanticOutputParser[Any](pydantic_object=schema)
         if not include_raw:
             return model | parser
         parsed = RunnablePassthrough.assign(
@@ -88,17 +152,30 @@ class JudgedChatModel(BaseChatModel):
         stop: list[str] | None = None,
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
+    ) -> AsyncGenerator[ChatGenerationChunk]:
         options = {**kwargs, "stop": stop} if stop else kwargs
-        ends: list[int] = []  # where each chunk that stands ends, in the text
-        async with self.pipeline.start([_as_message(m) for m in messages], **options) as run:
+        writer = _Writer(self, self._named(options))
+        async with self.pipeline.start(_as_messages(messages), **options) as run:
             async for event in run:
-                piece = _as_chunk(event, ends)
+                piece = writer.chunk(event)
                 if piece is None:
                     continue
                 if run_manager is not None and piece.text:
                     await run_manager.on_llm_new_token(piece.text, chunk=piece)
                 yield piece
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        pieces = iterate_blocking(lambda: self._astream(messages, stop, **kwargs))
+        for piece in pieces:
+            if run_manager is not None and piece.text:
+                run_manager.on_llm_new_token(piece.text, chunk=piece)
+            yield piece
 
     async def _agenerate(
         self,
@@ -109,16 +186,24 @@ class JudgedChatModel(BaseChatModel):
     ) -> ChatResult:
         """Return the text that stands in the end, without text that was taken back."""
         options = {**kwargs, "stop": stop} if stop else kwargs
-        result = await self.pipeline.run([_as_message(m) for m in messages], **options)
+        result = await self.pipeline.run(_as_messages(messages), **options)
         failures = [str(failure) for failure in result.failures]
-        message = AIMessageChunk(
+        if not result.success and self.on_failure == "raise":
+            raise NotValidError("; ".join(failures))
+        said = {"type": "completed", "success": result.success, "failures": failures}
+        message = AIMessage(
             content=result.text,
+            additional_kwargs=_reasoning(result),
+            tool_calls=[
+                {"name": call.name, "args": call.arguments, "id": call.id, "type": "tool_call"}
+                for call in result.tool_calls
+            ],
             response_metadata={
                 "finish_reason": result.finish_reason if result.success else "content_filter",
-                "streamval": [
-                    {"type": "completed", "success": result.success, "failures": failures}
-                ],
+                "model_name": self._named(options),
+                "streamval": [said],
             },
+            usage_metadata=_usage(result.usage),
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
@@ -132,43 +217,118 @@ class JudgedChatModel(BaseChatModel):
         return wait_for(lambda: self._agenerate(messages, stop, **kwargs))
 
 
-def _as_message(message: BaseMessage) -> Message:
-    if message.type not in _ROLES:
-        raise UsageError(
-            f"a pipeline takes messages of human, ai and system, not of {message.type!r}"
-        )
-    return Message(_ROLES[message.type], message.text)  # type: ignore[arg-type]
+_GOES_BACK = ("reasoning_content", "thinking_blocks", "reasoning_items")
+"""The fields of an answer that its provider may want back."""
 
 
-def _as_chunk(event: Event, ends: list[int]) -> ChatGenerationChunk | None:
-    """Return an event as a chunk of a chat model, text or metadata; `None` for most."""
-    text, extra, usage = "", None, None
-    metadata: dict[str, Any] = {}
-    match event:
-        case ChunkEvent():
-            text = event.separator + event.text
-            text = text if ends else text.lstrip()
-            ends.append((ends[-1] if ends else 0) + len(text))
-        case RetryEvent():
-            del ends[event.keep_chunks :]
-            extra = {
-                "keep_chunks": event.keep_chunks,
-                "keep_characters": ends[-1] if ends else 0,
-                "reason": event.reason,
-            }
-        case StreamingDoneEvent() if event.finish_reason:
-            metadata["finish_reason"] = event.finish_reason
-        case CompletedEvent():
-            extra = {"success": event.success}
-            if not event.success:
-                metadata["finish_reason"] = "content_filter"
-            read, written = event.usage.prompt_tokens or 0, event.usage.completion_tokens
-            usage = UsageMetadata(
-                input_tokens=read, output_tokens=written, total_tokens=read + written
-            )
-    if extra is not None:
-        metadata["streamval"] = [{"type": event.type, **extra}]
-    if not (text or metadata):
+def _as_messages(messages: list[BaseMessage]) -> list[Message]:
+    """Return messages as OpenAI writes them, with their pictures, calls, results and reasoning."""
+    written = convert_to_openai_messages(messages)
+    assert isinstance(written, list)
+    read = []
+    for message, one in zip(messages, written, strict=True):
+        more = {name: message.additional_kwargs.get(name) for name in _GOES_BACK}
+        read.append(Message.read({**one, **{name: kept for name, kept in more.items() if kept}}))
+    return read
+
+
+def _choice(given: str | dict[str, Any] | bool | None) -> Any:
+    """Return a tool choice as OpenAI writes it."""
+    if given is True or given == "any":
+        return "required"
+    if isinstance(given, str) and given not in ("auto", "none", "required"):
+        return {"type": "function", "function": {"name": given}}
+    return given or None
+
+
+def _reasoning(result: StreamResult) -> dict[str, Any]:
+    """Return the reasoning of an answer, in the fields in which it goes back."""
+    fields = result.message.fields
+    shown = {"reasoning_content": result.reasoning} if result.reasoning else {}
+    return shown | {name: fields[name] for name in _GOES_BACK if name in fields}
+
+
+def _usage(usage: Usage) -> UsageMetadata:
+    read, written = usage.prompt_tokens or 0, usage.completion_tokens
+    made = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
+    if usage.cached_tokens is not None:
+        made["input_token_details"] = {"cache_read": usage.cached_tokens}
+    if usage.reasoning_tokens is not None:
+        made["output_token_details"] = {"reasoning": usage.reasoning_tokens}
+    return made
+
+
+class _Writer:
+    """Writes the events of a run as chunks of a chat model."""
+
+    def __init__(self, model: JudgedChatModel, name: str) -> None:
+        self._model = model
+        self._name = name
+        self._ends: list[int] = []  # where each chunk that stands ends, in the text
+        self._calls: list[ToolCall] = []  # sent with the end, as a repair may take them back
+        self._failures = ""
+        self._reason: str | None = None
+
+    def chunk(self, event: Event) -> ChatGenerationChunk | None:
+        """Return an event as a chunk: text, reasoning, calls or metadata; `None` for most.
+
+        Raises:
+            NotValidError: At the end of a run that is not valid, where that is wanted.
+        """
+        match event:
+            case ChunkEvent():
+                text = event.separator + event.text
+                text = text if self._ends else text.lstrip()
+                self._ends.append((self._ends[-1] if self._ends else 0) + len(text))
+                return _piece(content=text)
+            case ReasoningEvent():
+                thought = event.separator + event.text
+                return _piece(content="", additional_kwargs={"reasoning_content": thought})
+            case ToolCallEvent():
+                self._calls.append(event.call())
+            case RetryEvent():
+                return self._taken_back(event)
+            case StreamingDoneEvent():
+                self._reason = (
+                    event.finish_reason
+                )  # sent with the end: LangChain joins what comes twice
+            case QuickCheckEvent(passed=False) | FullValidationEvent(passed=False):
+                why = (one.reason for one in event.results if one is not None and not one)
+                self._failures = "; ".join(filter(None, why))
+            case CompletedEvent():
+                return self._end(event)
         return None
-    message = AIMessageChunk(content=text, response_metadata=metadata, usage_metadata=usage)
-    return ChatGenerationChunk(message=message)
+
+    def _taken_back(self, event: RetryEvent) -> ChatGenerationChunk:
+        del self._ends[event.keep_chunks :]
+        self._calls.clear()
+        said = {
+            "type": event.type,
+            "keep_chunks": event.keep_chunks,
+            "keep_characters": self._ends[-1] if self._ends else 0,
+            "reason": event.reason,
+        }
+        return _piece(content="", response_metadata={"streamval": [said]})
+
+    def _end(self, event: CompletedEvent) -> ChatGenerationChunk:
+        if not event.success and self._model.on_failure == "raise":
+            raise NotValidError(self._failures or "the run was cut short")
+        said: dict[str, Any] = {
+            "streamval": [{"type": event.type, "success": event.success}],
+            "model_name": self._name,
+            "finish_reason": self._reason if event.success else "content_filter",
+        }
+        return _piece(
+            content="",
+            response_metadata=said,
+            usage_metadata=_usage(event.usage),
+            chunk_position="last",
+            tool_call_chunks=[
+                tool_call_chunk(name=call.name, args=call.raw, id=call.id, index=call.index)
+                for call in (self._calls if event.success else ())
+            ],
+        )
+
+
+def _piece(**fields: Any) -> ChatGenerationChunk:
+    return ChatGenerationChunk(message=AIMessageChunk(**fields))
