@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from aiostream import streamcontext
 
 from streamval.backends.base import Backend
-from streamval.errors import UsageError
+from streamval.backends.tags import TagReader
+from streamval.errors import RefusedRequestError, UsageError
 from streamval.types.components import CBlock, Component, TemplateRepresentation, render
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
@@ -32,7 +33,18 @@ Requirement: {{description}}
 Say yes or no, and after a no in a few words why.
 Answer:"""
 
-_OPTIONS = {"temperature": 0.0, "max_tokens": 48}
+_OPTIONS = {"temperature": 0.0}
+"""The options of a judge. A reasoning model refuses the temperature, and then gets none; a limit of tokens would
+count its thinking."""
+
+LONGEST = 400
+"""Characters of an answer that are read: the judge is cut off behind them."""
+
+THINKING = ("<think>", "</think>")
+"""The tags between which most models think that write their reasoning in the text. It is not their verdict."""
+
+
+T = TypeVar("T")
 
 
 class Judged(Component, Protocol):
@@ -100,11 +112,23 @@ async def ask_judge(
         )
     about = copy(requirement)
     about._output = str(ctx.last_output() or "")  # noqa: SLF001  what format_for_llm() asks about
-    thunk, judged = await backend.generate_from_context(
-        render(about), Context(), format=format, model_options={**_OPTIONS, **(model_options or {})}
-    )
     reads_words = requirement.output_to_bool is default_output_to_bool
-    answer = await (_first_line(thunk) if reads_words and format is None else thunk.avalue())
+    read = _first_line if reads_words and format is None else _whole
+
+    async def asked(options: Mapping[str, Any]) -> tuple[ModelOutputThunk, Context, str]:
+        thunk, judged = await backend.generate_from_context(
+            render(about), Context(), format=format, model_options=options
+        )
+        return thunk, judged, await read(thunk)
+
+    thunk, judged, answer = await _with_our_options(backend, dict(model_options or {}), asked)
+    return _result_of(requirement, answer, thunk, judged, reads_words=reads_words)
+
+
+def _result_of(
+    requirement: Judged, answer: str, thunk: ModelOutputThunk, judged: Context, *, reads_words: bool
+) -> ValidationResult:
+    """Return the verdict in a judge's answer."""
     # The description of a `check_only` requirement must not reach a prompt, and this reason will.
     of = "a requirement" if requirement.check_only else requirement.description
     reason: str | None = f"judged not to meet: {of}"
@@ -120,7 +144,9 @@ async def ask_judge(
     elif reads_words and error is None:
         said = re.match(r"\W*no?\b[\s,.:;–—-]*(.*)", answer.strip(), re.IGNORECASE)
         if said is None:
-            error = f"the judge answered neither yes nor no: {answer.strip()[:80]!r}"
+            cut = thunk.generation.cut_off
+            why = f"{cut}; give it a larger max_tokens" if cut else f"{answer.strip()[:80]!r}"
+            error = f"the judge answered neither yes nor no: {why}"
         elif said[1]:
             reason = f"{reason} ({said[1].strip()})"
     return ValidationResult(bool(passed), reason=reason, thunk=thunk, context=judged, error=error)
@@ -128,16 +154,50 @@ async def ask_judge(
 
 async def _first_line(thunk: ModelOutputThunk) -> str:
     """Return the judge's answer up to the end of its first line, or its first word if that is yes."""
+    answer, reader = "", TagReader(*THINKING)
     if thunk.is_computed():
-        return str(thunk)
-    answer = ""
+        return _without_thinking(str(thunk)).strip().split("\n")[0]
     async with streamcontext(thunk.astream()) as deltas:
         async for delta in deltas:
-            answer += delta
+            answer += "".join(one for one in reader.feed(delta) if isinstance(one, str))
             words = _words(answer)
-            if words and ("\n" in answer.lstrip() or (words[0] == "yes" and len(words) > 1)):
+            is_yes = words[:1] == ["yes"] and len(words) > 1
+            if words and ("\n" in answer.lstrip() or is_yes or len(answer) > LONGEST):
                 break
+        else:
+            answer += "".join(one for one in reader.flush() if isinstance(one, str))
     return answer.strip().split("\n")[0]
+
+
+async def _whole(thunk: ModelOutputThunk) -> str:
+    """Return the judge's whole answer."""
+    return _without_thinking(await thunk.avalue())
+
+
+def _without_thinking(answer: str) -> str:
+    reader = TagReader(*THINKING)
+    pieces = [*reader.feed(answer), *reader.flush()]
+    return "".join(one for one in pieces if isinstance(one, str))
+
+
+_refusing: set[str] = set()
+"""The backends that have refused the options of a judge."""
+
+
+async def _with_our_options(
+    backend: Backend, options: Mapping[str, Any], ask: Callable[[Mapping[str, Any]], Awaitable[T]]
+) -> T:
+    """Ask with the options of a judge; without them, if the backend refuses them."""
+    name = f"{type(backend).__name__} {backend.model}"
+    ours = {} if name in _refusing else _OPTIONS
+    try:
+        return await ask({**ours, **options})
+    except RefusedRequestError:
+        if ours.keys() <= options.keys():
+            raise
+    answer = await ask(options)
+    _refusing.add(name)
+    return answer
 
 
 @cache

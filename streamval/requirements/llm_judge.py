@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
+from inspect import signature
 from typing import Any
 
 from streamval.backends.base import Backend
+from streamval.backends.default import as_backend
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.requirements.judge import ask_judge
@@ -32,6 +34,10 @@ class LLMaJRequirement(Requirement):
         when: With `streaming`, a cheap check of a chunk's text: where it is false, the chunk passes
             without asking the model.
         max_concurrency: With `streaming`, how many chunks the model may judge at once.
+        backend: The judge: a backend, or a LiteLLM model name. By default the pipeline's `validation_backend`, else
+            its backend. A reasoning model may judge: its thinking is not its verdict.
+        **options: The options of `Requirement`. All others are for each question to the judge: `max_tokens`,
+            `temperature`, `reasoning_effort`, … By default the temperature is 0, and nothing else is sent.
 
     Raises:
         UsageError: If there is no description, or `when` without `streaming`.
@@ -54,6 +60,7 @@ class LLMaJRequirement(Requirement):
         streaming: bool = False,
         when: Callable[[str], bool] | None = None,
         max_concurrency: int = 4,
+        backend: Backend | str | None = None,
         **options: Any,
     ) -> None:
         if not description or not description.strip():
@@ -64,7 +71,12 @@ class LLMaJRequirement(Requirement):
             raise UsageError(
                 "a model judges an LLMaJRequirement; a validation_fn belongs to Requirement"
             )
-        super().__init__(description, max_concurrency=max_concurrency, **options)
+        own = {name: options.pop(name) for name in list(options) if name in _REQUIREMENT}
+        super().__init__(description, max_concurrency=max_concurrency, **own)
+        self._judge = None if backend is None else as_backend(backend)
+        self._options = options
+        if self._judge is not None:
+            self._judge.check_options(options)
         self._streaming = streaming
         self._when = when
 
@@ -78,14 +90,32 @@ class LLMaJRequirement(Requirement):
             return PASS
         return self._ask(chunk, backend, ctx)
 
+    async def validate(
+        self,
+        backend: Backend | None,
+        ctx: Context,
+        *,
+        format: type[Any] | None = None,
+        model_options: Mapping[str, Any] | None = None,
+    ) -> ValidationResult:
+        """Ask the judge about the whole output."""
+        options = {**self._options, **(model_options or {})}
+        return await ask_judge(
+            self, self._judge or backend, ctx, format=format, model_options=options
+        )
+
     async def _ask(
         self, chunk: str, backend: Backend | None, ctx: Context | None
     ) -> PartialValidationResult:
-        result = await ask_judge(self, backend, (ctx or Context()).with_output(chunk))
+        result = await self.validate(backend, (ctx or Context()).with_output(chunk))
         reason = f"{result.reason} ({result.error})" if result.error else result.reason
         return PartialValidationResult(
             "pass" if result else "fail", reason=reason, thunk=result.thunk, context=result.context
         )
+
+
+_REQUIREMENT = frozenset(signature(Requirement.__init__).parameters)
+"""The options of `Requirement`."""
 
 
 class ALoraRequirement(Requirement):

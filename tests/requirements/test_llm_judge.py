@@ -148,3 +148,62 @@ async def test_the_words_of_a_judge_are_kept_on_a_pass_too():
 def test_which_of_them_asks_an_adapter():
     assert sv.LLMaJRequirement("kind").use_aloras is False
     assert sv.requirements.ALoraRequirement("kind").use_aloras is True
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [sv.Delta(reasoning="No, wait. "), "yes"],
+        ["<think>No, no.\n", "It is ", "fine.</think>\n\nYes, it is."],
+        ["<think>no</think>yes\n", *["and so on "] * 500],
+    ],
+)
+async def test_the_thinking_of_a_judge_is_not_its_verdict(answer):
+    judge = Spoken(*answer)
+    kind = sv.LLMaJRequirement("It is kind.", backend=judge)
+    result = await sv.Pipeline(Spoken("Hello."), requirements=[kind]).run("Greet me.")
+    assert result.success
+    assert judge.opened == judge.closed == 1
+
+
+async def test_a_judge_has_a_backend_and_options_of_its_own():
+    speaker, judge = Spoken("Hello."), Spoken("yes")
+    kind = sv.LLMaJRequirement(
+        "It is kind.", backend=judge, max_tokens=900, reasoning_effort="low", timeout=60
+    )
+    assert (await sv.Pipeline(speaker, requirements=[kind]).run("Greet me.")).success
+    assert (speaker.opened, kind.timeout) == (1, 60)
+    options = {"temperature": 0.0, "max_tokens": 900, "reasoning_effort": "low"}
+    assert dict(judge.requests[0].options) == options
+    plain = Spoken("yes")
+    await sv.Pipeline(speaker, requirements=["It is kind."], validation_backend=plain).run("Go.")
+    assert dict(plain.requests[0].options) == {"temperature": 0.0}
+    with pytest.raises(UsageError, match="backend cannot be of type int"):
+        sv.LLMaJRequirement("It is kind.", backend=5)
+
+
+async def test_a_judge_that_refuses_our_options_is_asked_without_them_from_then_on():
+    class Refusing(Spoken):
+        model = "no-temperature"
+
+        def script_of(self, request):
+            refused = sv.errors.RefusedRequestError("temperature is not supported")
+            return [refused] if "temperature" in request.options else ["yes"]
+
+    judge = Refusing()
+    kind = sv.LLMaJRequirement("It is kind.", backend=judge, max_tokens=9)
+    pipeline = sv.Pipeline(Spoken("Hello."), requirements=[kind])
+    for _ in range(2):
+        assert (await pipeline.run("Greet me.")).success
+    asked = [dict(request.options) for request in judge.requests]
+    assert asked == [{"temperature": 0.0, "max_tokens": 9}, {"max_tokens": 9}, {"max_tokens": 9}]
+    stubborn = sv.LLMaJRequirement("It is kind.", backend=judge, temperature=1)
+    with pytest.raises(sv.errors.RefusedRequestError):
+        await sv.Pipeline(Spoken("Hello."), requirements=[stubborn]).run("Greet me.")
+
+
+async def test_of_a_judge_that_was_cut_off_while_it_thought_the_reason_says_so():
+    judge = Spoken(sv.Delta(reasoning="Let me see."), sv.Delta(finish_reason="length"))
+    kind = sv.LLMaJRequirement("It is kind.", backend=judge)
+    result = await sv.Pipeline(Spoken("Hello."), requirements=[kind]).run("Greet me.")
+    assert "give it a larger max_tokens" in str(result.failures[0])
