@@ -162,6 +162,7 @@ class Attempt:
                 checkpoints=self._checkpoints,
                 delivered=settings.delivered,
                 reasoning=reasoning,
+                said={"text": lambda: written.text, "reasoning": lambda: self.reasoning.text},
                 on_start=self._on_start,
             ),
             tap(self._on_check),

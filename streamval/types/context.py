@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from streamval.errors import RunError, UsageError
@@ -27,6 +28,31 @@ class Context:
 
     messages: tuple[Message, ...] = ()
     output: ModelOutputThunk | None = None
+    _said: Callable[[], str] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    @property
+    def text_so_far(self) -> str:
+        """The text up to and including the chunk that is judged, of its channel, as the model wrote it.
+
+        A `stream_validate` reads it here, and keeps no text of its own. It is put together when it is asked for.
+        After a repair that continues, it begins with the text that stands. Elsewhere it is the output at the end.
+        Of sound it is bytes. On the channel `"tool"` it has the name and the arguments of each call.
+
+        Example:
+            >>> from streamval import Pipeline, ScriptedBackend, stream_check
+            >>> from streamval.requirements import Requirement
+            >>> from streamval.types import PartialValidationResult
+            >>> class OneQuestion(Requirement):
+            ...     def stream_validate(self, chunk, *, backend, ctx):
+            ...         asked = ctx.text_so_far.count("?")
+            ...         return PartialValidationResult("fail" if asked > 1 else "unknown")
+            >>> pipeline = Pipeline(ScriptedBackend("Why? How? When?"), requirements=[OneQuestion("one question")])
+            >>> pipeline.run_sync("Ask.").text
+            'Why?'
+        """
+        if self._said is not None:
+            return self._said()
+        return "" if self.output is None else self.output.value or ""
 
     def add(self, turn: Message | ModelOutputThunk | CBlock | str) -> Self:
         """Return the conversation with one more turn.

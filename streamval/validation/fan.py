@@ -36,8 +36,10 @@ from streamval.requirements.base import judges_on
 from streamval.requirements.schema import ToolCalls
 from streamval.types.channels import CHANNELS, Channel
 from streamval.types.chunks import Chunk
+from streamval.types.context import Context
 from streamval.types.results import UNKNOWN, PartialValidationResult
-from streamval.validation.lane import Judgement, Lane, Outcome
+from streamval.types.transcript import Transcript
+from streamval.validation.lane import Judgement, Lane, Outcome, SoFar
 from streamval.validation.options import Clones, FanOptions
 from streamval.validation.verdicts import Check, Row, Rows, Verdict
 
@@ -79,14 +81,24 @@ class ChannelLanes:
         blank: The results of a chunk before any lane was asked.
         missing: How many lanes are asked.
         last: The last chunk.
+        own: The text so far, for `Context.text_so_far`, where nothing else keeps it.
     """
 
     def __init__(self, channel: Channel, options: FanOptions) -> None:
         requirements = options.requirements
         if channel == "tool" and not any(one.reads_tools for one in requirements):
             requirements = (*requirements, NO_TOOLS)
+        self.own: Transcript[Any] | None = None
+        so_far: SoFar | None = None
+        if isinstance(options.ctx, Context):
+            if channel in options.said:
+                so_far = SoFar(options.said[channel], 0)
+            else:
+                begin = {"text": options.start, "reasoning": options.reasoning[1]}.get(channel, 0)
+                self.own = Transcript("")
+                so_far = SoFar(self.own.getvalue, begin)
         lanes = [
-            Lane(position, one, options, channel)
+            Lane(position, one, options, channel, so_far)
             if judges_on(one, channel, delivered=options.delivered)
             else None
             for position, one in enumerate(requirements)
@@ -151,6 +163,9 @@ class Fan:
                 return
         its = self._channels[channel]
         its.last = chunk
+        if its.own is not None and its.missing and isinstance(chunk.text, str):
+            its.own.write(chunk.separator + chunk.text)
+            its.own.compact()
         row = self._rows.add(chunk, its.blank, its.missing, len(its.lanes), its.clones)
         if self._asking:  # a validator has pushed it: it waits for its turn
             self._unasked.append(row)

@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, NamedTuple, TypeAlias
 
@@ -51,6 +52,25 @@ _RANK = {"pass": 0, "unknown": 1, "fail": 2}
 Outcome: TypeAlias = "PartialValidationResult | BaseException"
 """A verdict, or the exception that ends the run."""
 _OUTCOMES = (PartialValidationResult, BaseException)
+
+
+class SoFar:
+    """The text of a channel up to and including the piece that a lane judges.
+
+    Args:
+        source: Returns the text that the channel has by now.
+        begin: The offset at which that begins.
+        end: The offset at which the piece ends; set for each piece.
+    """
+
+    __slots__ = ("begin", "end", "source")
+
+    def __init__(self, source: Callable[[], Any], begin: int, end: int = 0) -> None:
+        self.source, self.begin, self.end = source, begin, end
+
+    def __call__(self) -> Any:
+        """Return the text."""
+        return self.source()[: self.end - self.begin]
 
 
 class Cut(NamedTuple):
@@ -106,6 +126,7 @@ class Lane:
         requirement: The original, which is cloned here.
         options: The options of all lanes.
         channel: What it judges.
+        so_far: Returns the text of the channel up to a piece; `None` without a context.
 
     Attributes:
         requirement: The clone.
@@ -122,6 +143,7 @@ class Lane:
         requirement: Requirement,
         options: FanOptions,
         channel: Channel = "text",
+        so_far: SoFar | None = None,
     ) -> None:
         checkpoints = options.checkpoints
         chunking = chunking_on(channel, options.chunking)
@@ -144,6 +166,11 @@ class Lane:
         self._validate = validate
         self._verbatim = clone.verbatim
         self._backend, self._ctx = options.backend, options.ctx
+        # A lane that judges one piece after another has one context. Else each piece has its own.
+        self._so_far = so_far and SoFar(so_far.source, so_far.begin)
+        self._one_context = clone.max_concurrency == 1
+        if self._ctx is not None and self._so_far is not None:
+            self._ctx = replace(self._ctx, _said=self._so_far)
         self._checkpoints = checkpoints
         self._chunker = state.chunker
         self._base = state.base
@@ -253,7 +280,13 @@ class Lane:
         """Call the validator. Return its outcome, or the awaitable that it returned."""
         try:
             argument = self._argument_for(piece) if self._verbatim else piece.text
-            result: object = self._validate(argument, backend=self._backend, ctx=self._ctx)
+            ctx, so_far = self._ctx, self._so_far
+            if so_far is not None:
+                so_far.end = piece.end
+                if ctx is not None and not self._one_context:
+                    so_far = SoFar(so_far.source, so_far.begin, piece.end)
+                    ctx = replace(ctx, _said=so_far)
+            result: object = self._validate(argument, backend=self._backend, ctx=ctx)
             if type(result) is PartialValidationResult:
                 return result
             if not isinstance(result, PartialValidationResult) and isawaitable(result):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias, TypedDict
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypedDict
 
 from streamval.backends.base import Backend
 from streamval.chunkers.chunking import Chunking
@@ -34,6 +34,7 @@ class JudgingOptions(TypedDict, total=False):
     on_start: Callable[[Clones], None] | None
     delivered: Collection[Channel]
     reasoning: tuple[int, int]
+    said: Mapping[Channel, Callable[[], Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class FanOptions:
     on_start: Callable[[Clones], None] | None = None
     delivered: Collection[Channel] = CHANNELS
     reasoning: tuple[int, int] = (0, 0)
+    said: Mapping[Channel, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.max_pending_chunks < 1:

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
+import reactivex
 
 import streamval as sv
+from streamval.bridge import iterate
 from tests.support.sources import Judge, Spoken
 
 
@@ -119,3 +121,83 @@ async def test_a_key_in_a_validators_exception_goes_nowhere(requirement, tmp_pat
     said = [str(request) for request in backend.requests]
     assert len(said) == 2
     assert "zyxw9876" not in "".join([path.read_text(), str(result), *said])
+
+
+# What has been said so far
+
+
+class Reads(sv.Requirement):
+    """Notes the text so far of each piece, and fails where a word comes a second time."""
+
+    def __init__(self, seen, **options):
+        super().__init__("no word twice", **options)
+        self.note = seen.append
+
+    def stream_validate(self, chunk, *, backend, ctx):
+        self.note(ctx.text_so_far)
+        words = ctx.text_so_far.split()
+        twice = len(words) > len(set(words))
+        return sv.types.PartialValidationResult("fail" if twice else "unknown", reason="twice")
+
+
+class ReadsLate(Reads):
+    """The same, but it awaits something before it reads."""
+
+    async def stream_validate(self, chunk, *, backend, ctx):
+        await asyncio.sleep(0.01 * (10 - len(chunk)))
+        return super().stream_validate(chunk, backend=backend, ctx=ctx)
+
+
+@pytest.mark.parametrize("kind", [Reads, ReadsLate])
+@pytest.mark.parametrize("chunking", [None, "word"])
+async def test_a_lane_reads_what_was_said_up_to_its_piece(kind, chunking):
+    seen = []
+    backend = sv.ScriptedBackend("One two. Three four.", token_size=3)
+    requirement = kind(seen, chunking=chunking)
+    await sv.Pipeline(backend, requirements=[requirement]).run("Count.")
+    words = ["One", "One two.", "One two. Three", "One two. Three four."]
+    assert seen == (words if chunking else words[1::2])
+
+
+async def test_pieces_that_are_judged_at_once_have_a_text_each():
+    seen = []
+    requirement = ReadsLate(seen, max_concurrency=9, chunking="word")
+    backend = sv.ScriptedBackend("A bb ccc dddd")
+    await sv.Pipeline(backend, requirements=[requirement], chunking="word").run("Count.")
+    assert sorted(seen, key=len) == ["A", "A bb", "A bb ccc", "A bb ccc dddd"]
+    assert seen[0] == "A bb ccc dddd"  # the longest word waits least
+
+
+async def test_after_a_repair_that_continues_it_begins_with_what_stands():
+    seen = []
+    backend = sv.ScriptedBackend(["One. Two. Two. Three.", " Four."], supports_prefix=True)
+    result = await sv.Pipeline(backend, requirements=[Reads(seen)], retry=sv.Repair()).run("Count.")
+    assert result.text == "One. Two. Four."
+    assert seen == ["One.", "One. Two.", "One. Two. Two.", "One. Two. Four."]
+
+
+async def test_each_channel_has_its_own():
+    seen = []
+    call = sv.types.ToolCallDelta(0, "c1", "now", '{"zone": "UTC"}')
+    script = [sv.Delta(reasoning="Hm."), "It is noon.", sv.Delta(reasoning=" Or not?")]
+    backend = sv.ScriptedBackend((*script, sv.Delta(tool_call=call)))
+    requirement = Reads(seen).on("text", "reasoning", "tool")
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
+    await sv.Pipeline(backend, requirements=[requirement], tools=[tool]).run("When?")
+    said = ["now", 'now {"zone":', 'now {"zone": "UTC"}']  # the name, a key, a value
+    assert seen == ["Hm.", "It is noon.", "Hm. Or not?", *said]
+
+
+async def test_without_a_pipeline_the_operator_keeps_the_text_where_it_has_a_context():
+    seen = []
+    source = reactivex.of("One. Two.").pipe(
+        sv.operators.chunk("sentence"), sv.operators.validate([Reads(seen)], ctx=sv.types.Context())
+    )
+    async for _ in iterate(source):
+        pass
+    assert seen == ["One.", "One. Two."]
+
+
+async def test_outside_of_a_stream_it_is_the_output_at_the_end():
+    assert sv.types.Context().text_so_far == ""
+    assert sv.types.Context().with_output("Done.").text_so_far == "Done."
