@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import streamval.requirements as ready_ones
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
+from streamval.requirements.chunk_rule import stream_check
+from streamval.requirements.llm_judge import LLMaJRequirement
 
 _FAILS = {
     "word_limit": "with the chunk that exceeds it; too few are found at the end",
@@ -125,6 +127,50 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
     if channels is None:
         return made
     return made.on(*([channels] if isinstance(channels, str) else channels))
+
+
+def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
+    """Return a requirement as a configuration file writes it: ``NAME``, or ``NAME: arguments``.
+
+    ``judge: TEXT`` asks a model, and ``python: MODULE:NAME`` is a user's own.
+
+    Raises:
+        UsageError: If it is not a requirement.
+
+    Example:
+        >>> requirement_of({"forbidden_words": {"words": ["acme"]}}).description
+        'never say "acme"'
+    """
+    if isinstance(written, str):
+        return requirement_named(written)
+    if len(written) != 1:
+        raise UsageError("write one requirement an entry: `- name`, or `- name: arguments`")
+    ((name, given),) = written.items()
+    if name == "judge":
+        if not isinstance(given, str) or not given.strip():
+            raise UsageError("judge: needs a text that says what is required")
+        return LLMaJRequirement(given, streaming=True)
+    if name == "python":
+        return _imported(given)
+    return requirement_named(name, given)
+
+
+def _imported(place: object) -> Requirement:
+    """Return a user's own requirement: a `Requirement`, its class, or a plain function."""
+    module, _, name = str(place).partition(":")
+    if not module or not name:
+        raise UsageError(f"python: needs MODULE:NAME, not {place!r}")
+    found = object_in(str(place))
+    if isinstance(found, type) and issubclass(found, Requirement):
+        try:
+            found = found()
+        except Exception as error:  # of the user's own class
+            raise UsageError(f"{place}() raised {type(error).__name__}: {error}") from None
+    if isinstance(found, Requirement):
+        return found
+    if callable(found):
+        return stream_check(found, name)
+    raise UsageError(f"{place} is neither a Requirement nor a function, but {type(found).__name__}")
 
 
 def requirement_written(text: str) -> Requirement:

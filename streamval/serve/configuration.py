@@ -9,12 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from streamval.chunkers.chunking import check_chunking
-from streamval.errors import RequestError, UsageError
+from streamval.errors import RequestError
 from streamval.pipeline.repair import Repair
-from streamval.requirements.base import Requirement
-from streamval.requirements.by_name import object_in, requirement_named
-from streamval.requirements.chunk_rule import stream_check
-from streamval.requirements.llm_judge import LLMaJRequirement
+from streamval.requirements.by_name import requirement_of
 from streamval.serve.endpoints import endpoint_of
 from streamval.serve.tools import tools_of
 from streamval.serve.upstream import Upstream
@@ -112,48 +109,6 @@ class Configuration(_Strict):
     upstreams: Annotated[dict[str, Upstream], Field(min_length=1)]
     models: Annotated[dict[str, ServedModel], Field(min_length=1)]
     server: ServerSettings = ServerSettings()
-
-
-def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
-    """Return a requirement as the file writes it.
-
-    Raises:
-        UsageError: If it is not a requirement.
-
-    Example:
-        >>> requirement_of({"forbidden_words": {"words": ["acme"]}}).description
-        'never say "acme"'
-    """
-    if isinstance(written, str):
-        return requirement_named(written)
-    if len(written) != 1:
-        raise UsageError("write one requirement an entry: `- name`, or `- name: arguments`")
-    ((name, given),) = written.items()
-    if name == "judge":
-        if not isinstance(given, str) or not given.strip():
-            raise UsageError("judge: needs a text that says what is required")
-        return LLMaJRequirement(given, streaming=True)
-    if name == "python":
-        return _imported(given)
-    return requirement_named(name, given)
-
-
-def _imported(place: object) -> Requirement:
-    """Return a user's own requirement: a `Requirement`, its class, or a plain function."""
-    module, _, name = str(place).partition(":")
-    if not module or not name:
-        raise UsageError(f"python: needs MODULE:NAME, not {place!r}")
-    found = object_in(str(place))
-    if isinstance(found, type) and issubclass(found, Requirement):
-        try:
-            found = found()
-        except Exception as error:  # of the user's own class
-            raise UsageError(f"{place}() raised {type(error).__name__}: {error}") from None
-    if isinstance(found, Requirement):
-        return found
-    if callable(found):
-        return stream_check(found, name)
-    raise UsageError(f"{place} is neither a Requirement nor a function, but {type(found).__name__}")
 
 
 def problems_in(configuration: Configuration) -> Iterator[tuple[Location, str]]:

@@ -12,7 +12,8 @@ from streamval.backends.base import GenerationRequest
 from streamval.errors import RequestError, UsageError
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.run import Run
-from streamval.serve.configuration import Configuration, ServedModel, requirement_of
+from streamval.requirements.by_name import requirement_of
+from streamval.serve.configuration import Configuration, ServedModel
 from streamval.serve.endpoints import Endpoint, endpoint_of, known_options
 from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics

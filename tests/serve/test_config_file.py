@@ -7,8 +7,8 @@ import pytest
 
 import streamval as sv
 from streamval.errors import ConfigurationError
+from streamval.requirements.by_name import requirement_of
 from streamval.serve.config_file import parse_configuration, read_configuration
-from streamval.serve.configuration import requirement_of
 
 GOOD = """
 upstreams:

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 import streamval as sv
 from streamval.errors import UsageError
 from streamval.requirements import no_clipping
-from streamval.serve.configuration import Configuration, ServerSettings, problems_in, requirement_of
+from streamval.requirements.by_name import requirement_of
+from streamval.serve.configuration import Configuration, ServerSettings, problems_in
 
 sound = no_clipping()
 NOT_CALLABLE = 7
