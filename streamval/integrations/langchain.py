@@ -28,20 +28,10 @@ from pydantic import BaseModel, ConfigDict
 
 from streamval.aio.blocking import iterate_blocking, wait_for
 from streamval.errors import NotValidError
-from streamval.events import (
-    ChunkEvent,
-    CompletedEvent,
-    Event,
-    FullValidationEvent,
-    QuickCheckEvent,
-    ReasoningEvent,
-    RetryEvent,
-    StreamingDoneEvent,
-    ToolCallEvent,
-)
+from streamval.events import ChunkEvent, CompletedEvent, Event, ReasoningEvent, RetryEvent
 from streamval.pipeline.pipeline import Pipeline
 from streamval.structured.tools import as_tools
-from streamval.types.messages import Message, ToolCall
+from streamval.types.messages import Message
 from streamval.types.results import StreamResult, Usage
 
 
@@ -53,7 +43,8 @@ class JudgedChatModel(BaseChatModel):
 
     Metadata reports the text that a repair takes back, as LangChain has no way to do so: the
     `response_metadata` of a message without text has ``{"streamval": [{"type": "retry", "keep_chunks":
-    …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …}``.
+    …, "keep_characters": …, "reason": …}]}``. The last one has ``{"type": "completed", "success": …, "failures": …}``, and
+    the `reasoning` that stands, where there was more than one attempt.
 
     Attributes:
         pipeline: The pipeline.
@@ -154,10 +145,11 @@ class JudgedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncGenerator[ChatGenerationChunk]:
         options = {**kwargs, "stop": stop} if stop else kwargs
-        writer = _Writer(self, self._named(options))
+        writer = _Writer()
         async with self.pipeline.start(_as_messages(messages), **options) as run:
             async for event in run:
-                piece = writer.chunk(event)
+                is_last = isinstance(event, CompletedEvent)
+                piece = self._end(await run, options) if is_last else writer.chunk(event)
                 if piece is None:
                     continue
                 if run_manager is not None and piece.text:
@@ -187,25 +179,53 @@ class JudgedChatModel(BaseChatModel):
         """Return the text that stands in the end, without text that was taken back."""
         options = {**kwargs, "stop": stop} if stop else kwargs
         result = await self.pipeline.run(_as_messages(messages), **options)
-        failures = [str(failure) for failure in result.failures]
-        if not result.success and self.on_failure == "raise":
-            raise NotValidError("; ".join(failures))
-        said = {"type": "completed", "success": result.success, "failures": failures}
         message = AIMessage(
             content=result.text,
-            additional_kwargs=_reasoning(result),
+            additional_kwargs=_shown(result) | _goes_back(result),
             tool_calls=[
                 {"name": call.name, "args": call.arguments, "id": call.id, "type": "tool_call"}
                 for call in result.tool_calls
             ],
-            response_metadata={
-                "finish_reason": result.finish_reason if result.success else "content_filter",
-                "model_name": self._named(options),
-                "streamval": [said],
-            },
+            response_metadata=self._metadata(result, options),
             usage_metadata=_usage(result.usage),
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _end(self, result: StreamResult, options: Mapping[str, Any]) -> ChatGenerationChunk:
+        """Return the last chunk of a stream: the calls, and what goes back to the provider."""
+        return _piece(
+            content="",
+            additional_kwargs=_goes_back(result),
+            response_metadata=self._metadata(result, options),
+            usage_metadata=_usage(result.usage),
+            chunk_position="last",
+            tool_call_chunks=[
+                tool_call_chunk(name=call.name, args=call.raw, id=call.id, index=call.index)
+                for call in result.tool_calls
+            ],
+        )
+
+    def _metadata(self, result: StreamResult, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how a run ended.
+
+        Raises:
+            NotValidError: If it is not valid, and that is to be raised.
+        """
+        failures = [str(failure) for failure in result.failures]
+        if not result.success and self.on_failure == "raise":
+            raise NotValidError("; ".join(failures) or "the run was cut short")
+        said: dict[str, Any] = {
+            "type": "completed",
+            "success": result.success,
+            "failures": failures,
+        }
+        if result.reasoning and len(result.attempts) > 1:
+            said["reasoning"] = result.reasoning
+        return {
+            "finish_reason": result.finish_reason if result.success else "content_filter",
+            "model_name": self._named(options),
+            "streamval": [said],
+        }
 
     def _generate(
         self,
@@ -217,7 +237,8 @@ class JudgedChatModel(BaseChatModel):
         return wait_for(lambda: self._agenerate(messages, stop, **kwargs))
 
 
-_GOES_BACK = ("reasoning_content", "thinking_blocks", "reasoning_items")
+_BLOCKS = ("thinking_blocks", "reasoning_items")
+_GOES_BACK = ("reasoning_content", *_BLOCKS)
 """The fields of an answer that its provider may want back."""
 
 
@@ -228,6 +249,9 @@ def _as_messages(messages: list[BaseMessage]) -> list[Message]:
     read = []
     for message, one in zip(messages, written, strict=True):
         more = {name: message.additional_kwargs.get(name) for name in _GOES_BACK}
+        # A message that was put together of chunks has the reasoning of every attempt.
+        ends = message.response_metadata.get("streamval") or [{}]
+        more["reasoning_content"] = ends[-1].get("reasoning", more["reasoning_content"])
         read.append(Message.read({**one, **{name: kept for name, kept in more.items() if kept}}))
     return read
 
@@ -241,11 +265,14 @@ def _choice(given: str | dict[str, Any] | bool | None) -> Any:
     return given or None
 
 
-def _reasoning(result: StreamResult) -> dict[str, Any]:
-    """Return the reasoning of an answer, in the fields in which it goes back."""
+def _shown(result: StreamResult) -> dict[str, Any]:
+    return {"reasoning_content": result.reasoning} if result.reasoning else {}
+
+
+def _goes_back(result: StreamResult) -> dict[str, Any]:
+    """Return the blocks that the provider wants back as they came."""
     fields = result.message.fields
-    shown = {"reasoning_content": result.reasoning} if result.reasoning else {}
-    return shown | {name: fields[name] for name in _GOES_BACK if name in fields}
+    return {name: fields[name] for name in _BLOCKS if name in fields}
 
 
 def _usage(usage: Usage) -> UsageMetadata:
@@ -259,22 +286,13 @@ def _usage(usage: Usage) -> UsageMetadata:
 
 
 class _Writer:
-    """Writes the events of a run as chunks of a chat model."""
+    """Writes the events of a run, but for its end, as chunks of a chat model."""
 
-    def __init__(self, model: JudgedChatModel, name: str) -> None:
-        self._model = model
-        self._name = name
+    def __init__(self) -> None:
         self._ends: list[int] = []  # where each chunk that stands ends, in the text
-        self._calls: list[ToolCall] = []  # sent with the end, as a repair may take them back
-        self._failures = ""
-        self._reason: str | None = None
 
     def chunk(self, event: Event) -> ChatGenerationChunk | None:
-        """Return an event as a chunk: text, reasoning, calls or metadata; `None` for most.
-
-        Raises:
-            NotValidError: At the end of a run that is not valid, where that is wanted.
-        """
+        """Return an event as a chunk: text, reasoning or what was taken back; `None` for most."""
         match event:
             case ChunkEvent():
                 text = event.separator + event.text
@@ -284,50 +302,16 @@ class _Writer:
             case ReasoningEvent():
                 thought = event.separator + event.text
                 return _piece(content="", additional_kwargs={"reasoning_content": thought})
-            case ToolCallEvent():
-                self._calls.append(event.call())
             case RetryEvent():
-                return self._taken_back(event)
-            case StreamingDoneEvent():
-                self._reason = (
-                    event.finish_reason
-                )  # sent with the end: LangChain joins what comes twice
-            case QuickCheckEvent(passed=False) | FullValidationEvent(passed=False):
-                why = (one.reason for one in event.results if one is not None and not one)
-                self._failures = "; ".join(filter(None, why))
-            case CompletedEvent():
-                return self._end(event)
+                del self._ends[event.keep_chunks :]
+                said = {
+                    "type": event.type,
+                    "keep_chunks": event.keep_chunks,
+                    "keep_characters": self._ends[-1] if self._ends else 0,
+                    "reason": event.reason,
+                }
+                return _piece(content="", response_metadata={"streamval": [said]})
         return None
-
-    def _taken_back(self, event: RetryEvent) -> ChatGenerationChunk:
-        del self._ends[event.keep_chunks :]
-        self._calls.clear()
-        said = {
-            "type": event.type,
-            "keep_chunks": event.keep_chunks,
-            "keep_characters": self._ends[-1] if self._ends else 0,
-            "reason": event.reason,
-        }
-        return _piece(content="", response_metadata={"streamval": [said]})
-
-    def _end(self, event: CompletedEvent) -> ChatGenerationChunk:
-        if not event.success and self._model.on_failure == "raise":
-            raise NotValidError(self._failures or "the run was cut short")
-        said: dict[str, Any] = {
-            "streamval": [{"type": event.type, "success": event.success}],
-            "model_name": self._name,
-            "finish_reason": self._reason if event.success else "content_filter",
-        }
-        return _piece(
-            content="",
-            response_metadata=said,
-            usage_metadata=_usage(event.usage),
-            chunk_position="last",
-            tool_call_chunks=[
-                tool_call_chunk(name=call.name, args=call.raw, id=call.id, index=call.index)
-                for call in (self._calls if event.success else ())
-            ],
-        )
 
 
 def _piece(**fields: Any) -> ChatGenerationChunk:
