@@ -3,7 +3,14 @@ import gc
 import os
 import shutil
 
+import hypothesis
 import pytest
+
+# Neither a slow example nor slow generation is a failure: both depend on the machine.
+hypothesis.settings.register_profile(
+    "any_machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any_machine")
 
 STARTS_PROCESSES = {
     f"test_{name}" for name in ("display", "exits", "run", "serve", "batch_job", "draw", "server")

@@ -39,7 +39,7 @@ def cut(chunker, deltas):
 
 @pytest.mark.parametrize("name", MADE)
 @given(sizes=st.lists(st.integers(1, 9000), min_size=1, max_size=6), at=st.integers(0, 2 * 16000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_same_chunks_however_the_bytes_are_sliced_each_verbatim(name, sizes, at):
     sound = VOICE[at : at + 50_001]  # an odd number, which ends within a sample
     whole = cut(MADE[name](), [sound])

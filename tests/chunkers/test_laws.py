@@ -95,7 +95,7 @@ def sliced(text, sizes):
 @example(text="word [-2.5e31. one ", sizes=[1])
 @example(text="Great!👩\u200d👩\u200d👧 Next one.", sizes=[10])
 @example(text="Great.[12] Next one.", sizes=[8])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_same_chunks_however_the_text_is_sliced_each_verbatim(name, text, sizes):
     make = CHUNKERS[name]
     assert cut(make(), sliced(text, sizes)) == cut(make(), [text])
@@ -105,7 +105,7 @@ def test_the_same_chunks_however_the_text_is_sliced_each_verbatim(name, text, si
 @pytest.mark.parametrize("name", [name for name in CHUNKERS if "bounded" in name])
 @given(text=texts)
 @example(text="word       code\n")  # an indent as long as a chunk may be
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_max_chars_bounds_every_chunk(name, text):
     chunker = CHUNKERS[name]()
     assert all(len(chunk.text) <= chunker._max_chars for chunk in cut(chunker, list(text)))

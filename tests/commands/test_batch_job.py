@@ -150,7 +150,7 @@ def test_a_second_ctrl_c_leaves_them(folder):
     while "under way" not in (line := going.stderr.readline()):
         assert line
     going.send_signal(signal.SIGINT)
-    _, said = going.communicate(timeout=30)
+    _, said = going.communicate(timeout=300)
     assert going.returncode == 130
     assert "Traceback" not in said
     assert "1 of 4 rows have a result" in said

@@ -101,14 +101,14 @@ def composed(requirements):
     return operator
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(scenarios())
 def test_it_is_the_three_operators_composed(scenario):
     judges_chunks = partial(validate, final=False)
     assert judged_by(judges_chunks, *scenario) == judged_by(composed, *scenario)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(scenarios())
 def test_a_pipeline_does_what_it_does_with_the_release_and_the_final_check(scenario):
     words, pauses, lanes = scenario

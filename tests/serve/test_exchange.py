@@ -39,7 +39,7 @@ class Client:
         return "".join(choice["delta"].get("content") or "" for choice in choices)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.randoms(use_true_random=False), st.booleans(), st.sampled_from(["chunk", "all"]))
 def test_what_is_sent_is_what_stands(dice, stream, release):
     async def main():

@@ -156,7 +156,7 @@ def test_a_stranger_starts_it_without_a_file_and_watches_a_sentence_being_refuse
             "POST",
             f"http://127.0.0.1:{port}/v1/completions",
             json=body,
-            timeout=90,
+            timeout=300,
             trust_env=False,
         ) as answer:
             for line in answer.iter_lines():
@@ -172,7 +172,7 @@ def test_a_stranger_starts_it_without_a_file_and_watches_a_sentence_being_refuse
             "messages": [{"role": "user", "content": "What is the capital of France?"}],
         }
         url = f"http://127.0.0.1:{port}/v1/chat/completions"
-        answered = httpx.post(url, json=chat, timeout=90, trust_env=False).json()
+        answered = httpx.post(url, json=chat, timeout=300, trust_env=False).json()
         assert "Paris" in answered["choices"][0]["message"]["content"]
         page = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
         assert 'streamval_cuts_total{model="careful"}' in page
@@ -202,7 +202,7 @@ def test_a_client_whose_network_vanishes_costs_nothing_more():
     if not alone or subprocess.run(["unshare", "-n", "true"], check=False).returncode:
         pytest.skip("needs Linux, and the right to make a network namespace")
     command = ["unshare", "-n", sys.executable, "-m", "tests.support.vanishing"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     # A client that is silent, and one that text is sent to: each is noticed, and its upstream closed.
     assert len(done.stdout.splitlines()) == 2

@@ -23,7 +23,7 @@ def streamval(*arguments, **environment):
         capture_output=True,
         text=True,
         env={**os.environ, "COLUMNS": "100", **environment},
-        timeout=110,
+        timeout=500,  # for a hang only
     )
 
 

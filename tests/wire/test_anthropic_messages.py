@@ -79,7 +79,9 @@ def test_an_error_of_the_server_breaks_the_stream():
 
 values = st.recursive(
     st.none() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 names = st.sampled_from(["index", "delta", "content_block", "type", "text", "usage", "message"])
