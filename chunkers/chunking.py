@@ -27,6 +27,11 @@ _ALIASES = {
 }
 
 
+LONGEST_THOUGHT = 400
+"""Characters of the longest chunk of reasoning, about a hundred tokens. The text has no such limit by default, as its
+chunks are what a consumer has asked for."""
+
+
 def start_chunker(chunking: Chunking) -> Chunker:
     """Return a new chunker for a value of `chunking=`.
 
@@ -72,16 +77,27 @@ def takes_audio(chunking: Chunking) -> bool:
 def chunking_on(channel: Channel, chunking: Chunking) -> Chunking:
     """Return how a channel is cut, where the text is cut by `chunking`.
 
-    Reasoning is prose, also before JSON or sound. Calls of tools have a chunker of their own.
+    Reasoning is cut into sentences, also before JSON or sound, unless the text is cut into something smaller. Calls of
+    tools have a chunker of their own.
 
     Example:
-        >>> chunking_on("reasoning", "word"), chunking_on("reasoning", "json")
-        ('word', 'sentence')
+        >>> chunking_on("reasoning", "word")
+        'word'
+        >>> [chunk.text for chunk in chunking_on("reasoning", "json")().feed("Hm. So it is. ")]
+        ['Hm.', 'So it is.']
     """
     if channel == "text":
         return chunking
-    is_prose = isinstance(chunking, str) and chunking != "json"
-    return chunking if chunking is None or is_prose else "sentence"
+    return chunking if chunking in (None, "word", "line") else thoughts
+
+
+def thoughts() -> Chunker:
+    """Return the chunker of reasoning: sentences, cut at a space after `LONGEST_THOUGHT` characters.
+
+    A model that goes round in circles may never end its sentence, and would not be judged before its end.
+    """
+    chunker: Chunker = _chunker_class("sentence")(max_chars=LONGEST_THOUGHT)
+    return chunker
 
 
 def finer(inner: Chunking, outer: Chunking) -> bool:

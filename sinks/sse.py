@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from streamval.errors import UsageError
 from streamval.events import (
@@ -23,23 +23,28 @@ from streamval.events import (
     VerdictEvent,
 )
 from streamval.pipeline.run import Run
+from streamval.types.messages import ToolCall
 from streamval.types.results import PartialValidationResult, ValidationResult
+from streamval.wire.answers import Contents, finish_reason, frames
+from streamval.wire.completions import Protocol as WireProtocol
 from streamval.wire.errors import error_object
-from streamval.wire.openai_chat import ChatWriter
-from streamval.wire.sse import DONE, PING, frame, text_frame
+from streamval.wire.protocols import WRITERS
+from streamval.wire.sse import PING, text_frame
 
-Protocol = Literal["streamval", "openai"]
+Protocol = Literal["events", "openai", "responses", "anthropic"]
+
+_WIRE: dict[str, WireProtocol] = {
+    "openai": "chat",
+    "responses": "responses",
+    "anthropic": "messages",
+}
 
 HEARTBEAT = 15.0
 """Seconds between comments on a silent connection. Most proxies close it after 60 seconds."""
 
 
 async def sse(
-    run: Run,
-    *,
-    protocol: Protocol = "streamval",
-    heartbeat: float = HEARTBEAT,
-    reasons: bool = False,
+    run: Run, *, protocol: Protocol = "events", heartbeat: float = HEARTBEAT, reasons: bool = False
 ) -> AsyncGenerator[str]:
     """Drive a run, and yield its events as frames of `text/event-stream`.
 
@@ -48,11 +53,11 @@ async def sse(
 
     Args:
         run: A run that has not been started.
-        protocol: `"streamval"`: each event as JSON, named by its type. `"openai"`: the delivered text
-            as OpenAI's ``chat.completion.chunk``s, for OpenAI's clients, with the reasoning in `reasoning_content` and
-            calls of tools at the end. This protocol cannot
-            take text back, so a repair that restarts after something was sent ends in an error
-            frame. Use a repair that continues.
+        protocol: `"events"`: each event as JSON, named by its type. The others are for clients of other
+            libraries: `"openai"` for OpenAI's chat completions, with the reasoning in `reasoning_content`,
+            `"responses"` for its Responses, `"anthropic"` for Anthropic's Messages. These have the delivered text
+            and reasoning, and calls of tools at the end. They cannot take text back, so a repair that restarts after
+            something was sent ends in an error frame. Use a repair that continues.
         heartbeat: Seconds of silence after which a comment is sent, so that no proxy
             closes the connection.
         reasons: Whether to send why a requirement failed, and what an exception said. Both may quote text
@@ -83,11 +88,14 @@ async def sse(
                 frames = sv.sse(pipeline.start(prompt))
                 return StreamingResponse(frames, media_type="text/event-stream")
     """
-    if protocol not in ("streamval", "openai"):
-        raise UsageError(f"protocol must be 'streamval' or 'openai', not {protocol!r}")
+    if protocol not in ("events", *_WIRE):
+        raise UsageError(
+            f"protocol must be 'events', 'openai', 'responses' or 'anthropic', not {protocol!r}"
+        )
     if heartbeat <= 0:
         raise UsageError(f"heartbeat must be above 0 seconds, not {heartbeat!r}")
-    frames_of = _as_event if protocol == "streamval" else _AsChunks().frames
+    answer = None if protocol == "events" else _AsAnswer(_WIRE[protocol])
+    frames_of = _as_event if answer is None else answer.frames
     shown: Callable[[BaseEvent], BaseEvent] = (lambda event: event) if reasons else without_reasons
     events = aiter(run)
     coming: asyncio.Future[BaseEvent] | None = None
@@ -97,14 +105,14 @@ async def sse(
             coming = coming or asyncio.ensure_future(anext(events))
             await asyncio.wait([coming], timeout=heartbeat)
             if not coming.done():
-                yield PING
+                yield PING if answer is None else answer.ping
                 continue
             event, coming = coming.result(), None
             over = isinstance(event, CompletedEvent)
             for one in frames_of(shown(event)):
                 yield one
-    except _TakenBackError:
-        yield frame(error_object("the answer was taken back", "taken_back"))
+    except _TakenBackError as taken_back:
+        yield str(taken_back)
     finally:
         if coming is not None:
             coming.cancel()
@@ -147,43 +155,48 @@ def _as_event(event: BaseEvent) -> list[str]:
 
 
 class _TakenBackError(Exception):
-    """Raised when a restart takes back text that was sent."""
+    """Raised when a restart takes back text that was sent. Its message is the frame for that."""
 
 
-class _AsChunks:
-    """A run's events as OpenAI's chunks of a chat completion."""
+class _AsAnswer:
+    """A run's events as an answer in the protocol of another library."""
 
-    def __init__(self) -> None:
+    def __init__(self, protocol: WireProtocol) -> None:
+        self._protocol = protocol
         self._sent = 0
-        self._calls: list[dict[str, Any]] = []
-        self._reason = "stop"
+        self._calls: list[ToolCall] = []
+        self._reason: str | None = None
         self._broken: ErrorEvent | None = None
+        self.ping = PING  # until the answer begins
 
     def frames(self, event: BaseEvent) -> list[str]:
         """Return the frames for an event; most have none.
 
         Raises:
-            _TakenBackError: If a restart takes back text that was sent.
+            _TakenBackError: If a restart takes back what was sent.
         """
         match event:
             case StartedEvent():
-                self._writer = ChatWriter(event.run_id, event.model, int(event.timestamp))
-                return [frame(self._writer.text(""))]
+                created = int(event.timestamp)
+                self._writer = WRITERS[self._protocol](event.run_id, event.model, created, {})
+                self.ping = self._writer.ping
+                return _as_frames(self._writer.begin())
             case ChunkEvent():
                 text = event.separator + event.text
                 text = text if self._sent else text.lstrip()
                 self._sent += 1
-                return [frame(self._writer.text(text))]
+                return _as_frames(self._writer.text(text))
             case ReasoningEvent():
-                return [frame(self._writer.reasoning(event.separator + event.text))]
+                return _as_frames(self._writer.reasoning(event.separator + event.text))
             case ToolCallEvent():  # sent at the end: a repair may take it back
-                self._calls.append(event.call().as_dict())
+                self._calls.append(event.call())
             case RetryEvent():
                 if event.keep_chunks < self._sent:
-                    raise _TakenBackError
+                    said = error_object("the answer was taken back", "taken_back")
+                    raise _TakenBackError(frames(self._writer.fail(said)))
                 self._calls.clear()
             case StreamingDoneEvent():
-                self._reason = event.finish_reason or "stop"
+                self._reason = event.finish_reason
             case ErrorEvent():
                 self._broken = event
             case CompletedEvent():
@@ -191,8 +204,14 @@ class _AsChunks:
         return []
 
     def _end(self, event: CompletedEvent) -> list[str]:
-        if self._broken is not None:
-            return [frame(error_object(self._broken.detail, self._broken.exception_type))]
-        reason = self._reason if event.success else "content_filter"
-        calls = [self._writer.tool_calls(self._calls)] if self._calls and event.success else []
-        return [*map(frame, calls), *map(frame, self._writer.end(reason, event.usage)), DONE]
+        writer, broken = self._writer, self._broken
+        if broken is not None:
+            return _as_frames(writer.fail(error_object(broken.detail, broken.exception_type)))
+        reason = finish_reason(self._reason) if event.success else "content_filter"
+        calls = writer.tool_calls(self._calls if event.success else ())
+        ends = [*calls, *writer.end(reason, event.usage)]
+        return [*_as_frames(ends), *filter(None, [writer.terminator])]
+
+
+def _as_frames(contents: Contents) -> list[str]:
+    return [frames([one]) for one in contents]

@@ -18,6 +18,7 @@ ACROSS = {  # what is about no single module
     "backends/test_litellm_streams",
     "chunkers/test_laws",
     "integrations/test_langchain_standard",
+    "integrations/test_tool_loops",
     "operators/test_by_hand",
     "pipeline/test_channels",
     "pipeline/test_events",

@@ -156,7 +156,8 @@ class Backend(ABC):
     async def _tagged(
         self, request: GenerationRequest, tags: tuple[str, str]
     ) -> AsyncGenerator[str | Delta]:
-        reader = TagReader(*tags, within_text=bool(request.prefix))
+        after_thought = request.reasoning_prefix is not None
+        reader = TagReader(*tags, within_text=bool(request.prefix), after_thought=after_thought)
         if request.reasoning_prefix is not None:
             thought = f"{tags[0]}{request.reasoning_prefix}{tags[1]}\n\n{request.prefix or ''}"
             request = replace(request, prefix=thought, reasoning_prefix=None)

@@ -21,6 +21,7 @@ class TagReader:
             ended with that tag.
         closing: The tag behind it.
         within_text: Whether the text goes on after some that was written before.
+        after_thought: Whether the reasoning is over, as the answer to it is asked for.
 
     Example:
         >>> reader = TagReader("<think>", "</think>")
@@ -29,9 +30,11 @@ class TagReader:
         [Delta(reasoning='Hm'), Delta(reasoning='m.'), 'Yes.']
     """
 
-    def __init__(self, opening: str, closing: str, *, within_text: bool = False) -> None:
+    def __init__(
+        self, opening: str, closing: str, *, within_text: bool = False, after_thought: bool = False
+    ) -> None:
         self._tags = opening, closing
-        self._inside = not opening and not within_text
+        self._inside = not opening and not within_text and not after_thought
         self._held = ""
         self._trims = not within_text  # whether white space at the beginning is left out
 

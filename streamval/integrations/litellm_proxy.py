@@ -181,15 +181,14 @@ class _Sent:
         if isinstance(event, ChunkEvent):
             text = event.separator + event.text
             begun, self._begun = self._begun, True
-            return self._as_chunks(self._writer.text(text if begun else text.lstrip()))
+            return self._as_chunks(*self._writer.text(text if begun else text.lstrip()))
         if isinstance(event, ReasoningEvent):
-            return self._as_chunks(self._writer.reasoning(event.separator + event.text))
+            return self._as_chunks(*self._writer.reasoning(event.separator + event.text))
         return []
 
     def end(self, result: StreamResult, *, usage: bool) -> list[ModelResponseStream]:
         """Return the calls, the end, and the usage where the client asked for it."""
-        calls = [call.as_dict() for call in result.tool_calls]
-        frames = [self._writer.tool_calls(calls)] if calls else []
+        frames = self._writer.tool_calls(result.tool_calls)
         counted = result.usage if usage else None
         frames += self._writer.end(result.finish_reason or "stop", counted)
         return self._as_chunks(*frames)

@@ -293,6 +293,6 @@ class _Written:
         """Return the calls, which a repair might have taken back before, and the end."""
         output = [item.model_dump() for item in self._speaker.items(result)]
         calls = self._writer.tool_calls(result.tool_calls)
-        ends = self._writer.end(result.finish_reason or "stop", result.usage, output)
+        ends = self._writer.end(result.finish_reason or "stop", result.usage, output=output)
         ends[-1]["response"]["id"] = self._speaker.response_id
         return [*calls, *ends]

@@ -23,6 +23,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any
 
@@ -44,15 +45,13 @@ from streamval.events import (
 from streamval.pipeline.run import Run
 from streamval.serve.configuration import ServedModel
 from streamval.serve.upstream import Relay
+from streamval.types.messages import ToolCall
 from streamval.types.results import Usage
-from streamval.wire.completions import CompletionRequest, TokenLogprob
+from streamval.wire.answers import Answer, Contents, TokenLogprob, finish_reason, frames
+from streamval.wire.completions import CompletionRequest
 from streamval.wire.errors import error_object
-from streamval.wire.openai_chat import ChatWriter
-from streamval.wire.openai_text import TextWriter
-from streamval.wire.sse import DONE, MEDIA_TYPE, frame
-
-REASONS = ("stop", "length", "tool_calls", "content_filter")
-"""The finish reasons that clients know. Any other is sent as ``stop``."""
+from streamval.wire.protocols import WRITERS
+from streamval.wire.sse import MEDIA_TYPE
 
 REFUSAL = "The rest of this answer was withheld: it did not meet the rules of this service."
 """It mentions neither the withheld text nor the rules, because both may be confidential."""
@@ -87,8 +86,8 @@ class Exchange:
         self._logprobs: deque[list[TokenLogprob]] = deque()
         self._asked_in_words = False
         self._sent = 0
-        self._extras: list[str] = []
-        self._calls: list[dict[str, Any]] = []
+        self._extras: Contents = []
+        self._calls: list[ToolCall] = []
         self._reason: str | None = None
         self._raised = False
         self._streams = False  # until `begin`
@@ -105,8 +104,8 @@ class Exchange:
         """Prepare the answer to a request."""
         self._request, self._run, self._relay, self._model = request, run, relay, model
         self._streams = request.stream
-        writer = ChatWriter if request.kind == "chat" else TextWriter
-        self._writer = writer(run.run_id, request.model, int(time.time()))
+        make = WRITERS[request.kind]
+        self._writer = make(run.run_id, request.model, int(time.time()), request.echo)
         self._wants_events = wants_events and request.stream
         # Chunks of JSON are single deltas, so with requirements the whole answer is judged first.
         judged_late = bool(model.requirements) and request.wants_json
@@ -122,7 +121,7 @@ class Exchange:
         """
         async for event in self._run:
             if self._wants_events and not isinstance(event, (TokenEvent, VerdictEvent)):
-                self._extras.append(frame(self._writer.extra_frame(_public(event))))
+                self._extras += self._writer.note(_public(event))
             match event:
                 case ChunkEvent():
                     logprobs = self._logprobs.popleft() if self._logprobs else []
@@ -141,7 +140,7 @@ class Exchange:
         match event:
             case ToolCallEvent():  # sent with the end: a repair may take it back
                 # We generate ids; the upstream's may be model output. All servers accept nine characters.
-                self._calls.append({**event.call().as_dict(), "id": token_hex(5)[:9]})
+                self._calls.append(replace(event.call(), id=token_hex(5)[:9]))
             case StreamingDoneEvent():
                 self._reason = event.finish_reason
             case RetryEvent():
@@ -174,7 +173,7 @@ class Exchange:
         if not self.status:
             await self.refuse(status, said, headers)
         elif self._streams:
-            await self._write([frame(said)], last=True)
+            await self._write(self._writer.fail(said), last=True)
 
     async def _complete(self, event: CompletedEvent) -> None:
         if event.success:
@@ -185,63 +184,71 @@ class Exchange:
             await self._reject(event)
 
     async def _finish(self, event: CompletedEvent) -> None:
-        calls = self._calls
-        reason = self._reason if self._reason in REASONS else "stop"
+        reason = finish_reason(self._reason)
         if not self._streams:
             text, logprobs = self._joined()
-            whole = self._writer.whole(text, reason, event.usage, calls=calls, logprobs=logprobs)
-            await self._send_whole(200, json.dumps(whole).encode(), {})
+            await self._send_answer(
+                Answer(text, reason, event.usage, calls=self._calls, logprobs=logprobs)
+            )
             return
         await self._send_chunks()
-        contents = [self._writer.tool_calls(calls)] if calls else []
-        contents += self._writer.end(reason, self._usage_of(event))
-        await self._write([*map(frame, contents), *self._taken_extras(), DONE], last=True)
+        ends = self._writer.end(reason, self._usage_of(event))
+        contents = [*self._writer.tool_calls(self._calls), *ends, *self._taken_extras()]
+        await self._write(contents, last=True, ends=True)
 
     async def _reject(self, event: CompletedEvent) -> None:
         """Send the end of an answer that failed for good: the sent chunks stand."""
         if self._model.on_failure == "error":
             said = error_object(REFUSAL, "content_filter", "content_filter")
             if self.status:
-                await self._write([*self._taken_extras(), frame(said)], last=True)
+                await self._write([*self._taken_extras(), *self._writer.fail(said)], last=True)
             else:
                 await self.refuse(400, said)
             return
         if not self._streams:
             text, _ = ("", None) if self._held else self._joined()
-            whole = self._writer.whole(text, "content_filter", event.usage, refusal=REFUSAL)
-            await self._send_whole(200, json.dumps(whole).encode(), {})
+            await self._send_answer(Answer(text, "content_filter", event.usage, refusal=REFUSAL))
             return
-        contents = self._writer.end("content_filter", self._usage_of(event), REFUSAL)
-        await self._write([*map(frame, contents), *self._taken_extras(), DONE], last=True)
+        ends = self._writer.end("content_filter", self._usage_of(event), REFUSAL)
+        await self._write([*ends, *self._taken_extras()], last=True, ends=True)
 
     # What goes over the wire
 
     async def _send_chunks(self) -> None:
         """Send released chunks."""
-        frames = [frame(self._writer.text(text, logprobs)) for text, logprobs in self._chunks]
+        contents = [
+            one for text, logprobs in self._chunks for one in self._writer.text(text, logprobs)
+        ]
         self._sent += len(self._chunks)
         self._chunks.clear()
-        if frames:
-            await self._write([*self._taken_extras(), *frames])
+        if contents:
+            await self._write([*self._taken_extras(), *contents])
 
     def _joined(self) -> tuple[str, Sequence[TokenLogprob]]:
         text = "".join(text for text, _ in self._chunks)
         return text, [known for _, logprobs in self._chunks for known in logprobs]
 
-    def _taken_extras(self) -> list[str]:
+    def _taken_extras(self) -> Contents:
         extras, self._extras = self._extras, []
         return extras
 
     def _usage_of(self, event: CompletedEvent) -> Usage | None:
         return event.usage if self._request.wants_usage else None
 
-    async def _write(self, frames: Sequence[str], *, last: bool = False) -> None:
+    async def _write(self, contents: Contents, *, last: bool = False, ends: bool = False) -> None:
+        """Send frames; `last` closes the answer, `ends` says that it came to its regular end."""
         if not self.status:
             self.status = 200
             headers = [*STREAM, self._id]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        body = "".join(frames).encode()
+            contents = [*self._writer.begin(), *contents]
+        written = frames(contents) + (self._writer.terminator if ends else "")
+        body = written.encode()
         await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+
+    async def _send_answer(self, answer: Answer) -> None:
+        whole = self._writer.whole(answer)
+        await self._send_whole(200, json.dumps(whole).encode(), {})
 
     async def _send_whole(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         self.status = status

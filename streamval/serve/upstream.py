@@ -31,7 +31,8 @@ from streamval.errors import (
     StreamBrokenError,
 )
 from streamval.types.deltas import Delta
-from streamval.wire.completions import CompletionReader, TokenLogprob, first_choice, read_logprobs
+from streamval.wire.answers import TokenLogprob
+from streamval.wire.completions import CompletionReader, first_choice, read_logprobs
 from streamval.wire.errors import error_class, message_in, retry_after
 from streamval.wire.sse import MEDIA_TYPE, FrameReader
 

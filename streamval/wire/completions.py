@@ -7,19 +7,24 @@ Frames are read from dictionaries and from the objects of the `openai` package a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from streamval.errors import RequestError, StreamBrokenError, UsageError
 from streamval.types.deltas import Delta, ToolCallDelta
 from streamval.types.messages import Message
 from streamval.types.results import Usage
+from streamval.wire.answers import Answer, AnswerWriter, Contents
 from streamval.wire.parts import as_mapping, count, part, text_in
+from streamval.wire.sse import DONE
 
 Completion: TypeAlias = Literal["chat", "text"]
 """The two kinds of completions."""
+
+Protocol: TypeAlias = Literal["chat", "text", "responses", "messages"]
+"""OpenAI's chat completions, text completions and Responses, and Anthropic's Messages."""
 
 OWN = frozenset({"model", "messages", "prompt", "stream", "stream_options", "n"})
 """The fields of a request that the gateway handles itself. All others go to the upstream."""
@@ -44,20 +49,6 @@ MAX_CALLS = 128
 """The largest index of a call of a tool."""
 
 
-class TokenLogprob(NamedTuple):
-    """The log probability of a token, without the other fields of its entry, which were not judged.
-
-    Attributes:
-        end: Where the token ends in the attempt's text.
-        token: Its text.
-        logprob: The natural logarithm of its probability.
-    """
-
-    end: int
-    token: str
-    logprob: float
-
-
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
     """A client's request for a completion.
@@ -69,14 +60,16 @@ class CompletionRequest:
         options: All other fields, which go to the upstream.
         stream: Whether the client wants frames.
         wants_usage: Whether it wants a frame with the usage.
+        echo: The fields of a response that repeat the request, in Responses.
     """
 
-    kind: Completion
+    kind: Protocol
     model: str
     messages: tuple[Mapping[str, Any], ...]
     options: Mapping[str, Any]
     stream: bool
     wants_usage: bool
+    echo: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def wants_json(self) -> bool:
@@ -292,42 +285,56 @@ def write_usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": read,
         "completion_tokens": written,
         "total_tokens": read + written,
-        "completion_tokens_details": {"rejected_prediction_tokens": usage.discarded_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning_tokens or 0,
+            "rejected_prediction_tokens": usage.discarded_tokens,
+        },
     }
 
 
-class CompletionWriter:
+class CompletionWriter(AnswerWriter):
     """Writes an answer as frames, or as one object. The two kinds of completions subclass it.
 
     Args:
         head: The fields that all frames begin with: `id`, `object`, `created`, `model`.
     """
 
+    terminator: ClassVar[str] = DONE
+
     def __init__(self, head: Mapping[str, Any]) -> None:
         self._head = head
+
+    def begin(self) -> Contents:
+        """Send nothing: the first frame begins the answer."""
+        return []
+
+    def fail(self, error: Mapping[str, Any]) -> Contents:
+        """End the answer with an error."""
+        return [dict(error)]
+
+    def note(self, content: Mapping[str, Any]) -> Contents:
+        """Write what only our own clients read, on a frame without choices."""
+        return [{**self._head, "choices": [], "x_streamval": content}]
 
     def choice_frame(self, **choice: Any) -> dict[str, Any]:
         """Return the content of a frame with one choice."""
         full = {"index": 0, "finish_reason": None, "logprobs": None, **choice}
         return {**self._head, "choices": [full]}
 
-    def usage_frame(self, usage: Usage) -> dict[str, Any]:
-        """Return the content of the frame with the usage."""
-        return {**self._head, "choices": [], "usage": write_usage(usage)}
+    def last_frames(self, usage: Usage | None, last: Mapping[str, Any]) -> Contents:
+        """Return the contents of the last frame of an answer, and of the one with its usage."""
+        if usage is None:
+            return [dict(last)]
+        return [dict(last), {**self._head, "choices": [], "usage": write_usage(usage)}]
 
-    def extra_frame(self, content: Any) -> dict[str, Any]:
-        """Return the content of a frame that only our own clients read."""
-        return {**self._head, "choices": [], "x_streamval": content}
-
-    def whole_answer(self, kind: str, choice: Mapping[str, Any], usage: Usage) -> dict[str, Any]:
+    def whole_answer(self, kind: str, choice: Mapping[str, Any], answer: Answer) -> dict[str, Any]:
         """Return an answer as one object."""
-        choices = [{"index": 0, **choice}]
-        return {**self._head, "object": kind, "choices": choices, "usage": write_usage(usage)}
+        choices = [{"index": 0, "finish_reason": answer.reason, **choice}]
+        usage = write_usage(answer.usage)
+        return {**self._head, "object": kind, "choices": choices, "usage": usage}
 
 
 def head_of(run_id: str, prefix: str, kind: str, model: str, created: int) -> dict[str, Any]:
     """Return the fields that all frames of an answer begin with."""
     return {"id": f"{prefix}-{run_id}", "object": kind, "created": created, "model": model}
-
-
-Logprobs: TypeAlias = Sequence[TokenLogprob]

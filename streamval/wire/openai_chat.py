@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamval.errors import RequestError
+from streamval.types.messages import ToolCall
 from streamval.types.results import Usage
-from streamval.wire.completions import CompletionRequest, CompletionWriter, Logprobs, head_of
+from streamval.wire.answers import Answer, Contents, Logprobs
+from streamval.wire.completions import CompletionRequest, CompletionWriter, head_of
 from streamval.wire.completions import read_request as read_completion_request
 
 
@@ -62,46 +64,38 @@ class ChatWriter(CompletionWriter):
         super().__init__(head_of(run_id, "chatcmpl", "chat.completion.chunk", model, created))
         self._begun = False
 
-    def text(self, text: str, logprobs: Logprobs = ()) -> dict[str, Any]:
-        """Return the content of a frame of text."""
-        return self._delta_frame({"content": text}, logprobs=_logprobs(logprobs))
+    def text(self, text: str, logprobs: Logprobs = ()) -> Contents:
+        """Write text."""
+        return [self._delta_frame({"content": text}, logprobs=_logprobs(logprobs))]
 
-    def reasoning(self, text: str) -> dict[str, Any]:
-        """Return the content of a frame of reasoning, in the field that most clients read."""
-        return self._delta_frame({"reasoning_content": text})
+    def reasoning(self, text: str) -> Contents:
+        """Write reasoning, in the field that most clients read."""
+        return [self._delta_frame({"reasoning_content": text})]
 
-    def tool_calls(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the content of a frame of whole tool calls."""
-        numbered = [{"index": at, **call} for at, call in enumerate(calls)]
-        return self._delta_frame({"tool_calls": numbered})
+    def tool_calls(self, calls: Sequence[ToolCall]) -> Contents:
+        """Write whole calls of tools, in one frame."""
+        numbered = [{"index": at, **call.as_dict()} for at, call in enumerate(calls)]
+        return [self._delta_frame({"tool_calls": numbered})] if numbered else []
 
-    def end(
-        self, reason: str, usage: Usage | None = None, refusal: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Return the contents of the last frames."""
-        frames = [] if refusal is None else [self._delta_frame({"refusal": refusal})]
-        frames.append(self._delta_frame({}, finish_reason=reason))
-        if usage is not None:
-            frames.append(self.usage_frame(usage))
-        return frames
+    def end(self, reason: str, usage: Usage | None = None, refusal: str | None = None) -> Contents:
+        """End the answer."""
+        refused = [] if refusal is None else [self._delta_frame({"refusal": refusal})]
+        return [*refused, *self.last_frames(usage, self._delta_frame({}, finish_reason=reason))]
 
-    def whole(
-        self,
-        text: str,
-        reason: str,
-        usage: Usage,
-        *,
-        refusal: str | None = None,
-        calls: Sequence[Mapping[str, Any]] = (),
-        logprobs: Logprobs = (),
-    ) -> dict[str, Any]:
+    def whole(self, answer: Answer) -> dict[str, Any]:
         """Return the whole answer."""
-        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": refusal}
-        if calls:
-            message["tool_calls"] = list(calls)
-            message["content"] = text or None
-        choice = {"finish_reason": reason, "logprobs": _logprobs(logprobs), "message": message}
-        return self.whole_answer("chat.completion", choice, usage)
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": answer.text,
+            "refusal": answer.refusal,
+        }
+        if answer.reasoning:
+            message["reasoning_content"] = answer.reasoning
+        if answer.calls:
+            message["tool_calls"] = [call.as_dict() for call in answer.calls]
+            message["content"] = answer.text or None
+        choice = {"logprobs": _logprobs(answer.logprobs), "message": message}
+        return self.whole_answer("chat.completion", choice, answer)
 
     def _delta_frame(self, delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
         if not self._begun:

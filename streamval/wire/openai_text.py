@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamval.errors import RequestError
+from streamval.types.messages import ToolCall
 from streamval.types.results import Usage
-from streamval.wire.completions import CompletionRequest, CompletionWriter, Logprobs, head_of
+from streamval.wire.answers import Answer, Contents, Logprobs
+from streamval.wire.completions import CompletionRequest, CompletionWriter, head_of
 from streamval.wire.completions import read_request as read_completion_request
 
 
@@ -47,36 +49,28 @@ class TextWriter(CompletionWriter):
     def __init__(self, run_id: str, model: str, created: int) -> None:
         super().__init__(head_of(run_id, "cmpl", "text_completion", model, created))
 
-    def text(self, text: str, logprobs: Logprobs = ()) -> dict[str, Any]:
-        """Return the content of a frame of text."""
-        return self.choice_frame(text=text, logprobs=_logprobs(logprobs))
+    def text(self, text: str, logprobs: Logprobs = ()) -> Contents:
+        """Write text."""
+        return [self.choice_frame(text=text, logprobs=_logprobs(logprobs))]
 
-    def tool_calls(self, calls: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Refuse tool calls, which a text completion cannot write."""
-        raise TypeError("a text completion has no tool calls")
+    def reasoning(self, text: str) -> Contents:
+        """Leave reasoning out: a text completion has no place for it."""
+        return []
 
-    def end(
-        self, reason: str, usage: Usage | None = None, refusal: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Return the contents of the last frames; a refusal shows as the finish reason alone."""
-        frames = [self.choice_frame(text="", finish_reason=reason)]
-        if usage is not None:
-            frames.append(self.usage_frame(usage))
-        return frames
+    def tool_calls(self, calls: Sequence[ToolCall]) -> Contents:
+        """Refuse calls of tools, which a text completion cannot write."""
+        if calls:
+            raise TypeError("a text completion has no tool calls")
+        return []
 
-    def whole(
-        self,
-        text: str,
-        reason: str,
-        usage: Usage,
-        *,
-        refusal: str | None = None,
-        calls: Sequence[Mapping[str, Any]] = (),
-        logprobs: Logprobs = (),
-    ) -> dict[str, Any]:
+    def end(self, reason: str, usage: Usage | None = None, refusal: str | None = None) -> Contents:
+        """End the answer; a refusal shows as the finish reason alone."""
+        return self.last_frames(usage, self.choice_frame(text="", finish_reason=reason))
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
         """Return the whole answer."""
-        choice = {"finish_reason": reason, "logprobs": _logprobs(logprobs), "text": text}
-        return self.whole_answer("text_completion", choice, usage)
+        choice = {"logprobs": _logprobs(answer.logprobs), "text": answer.text}
+        return self.whole_answer("text_completion", choice, answer)
 
 
 def _logprobs(known: Logprobs) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from streamval.types.messages import ToolCall
 from streamval.types.results import Usage
+from streamval.wire.answers import Answer, AnswerWriter, Contents, Logprobs
 
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
 
@@ -55,7 +56,7 @@ def new_id(kind: str) -> str:
     return f"{_PREFIXES[kind]}_{uuid4().hex}"
 
 
-class ResponsesWriter:
+class ResponsesWriter(AnswerWriter):
     """Writes an answer as the events of a response. Each method returns the events to send, in order.
 
     Args:
@@ -90,40 +91,43 @@ class ResponsesWriter:
             "output": [],
         }
         self._id_of = id_of
-        self._items: list[dict[str, Any]] = []
+        self._items: Contents = []
         self._number = 0
         self._part: dict[str, Any] | None = None  # of the last item, if it is not done
 
-    def begin(self) -> list[dict[str, Any]]:
+    def begin(self) -> Contents:
         """Begin the response."""
         return [
             self._event(f"response.{kind}", response=self._snapshot("in_progress"))
             for kind in ("created", "in_progress")
         ]
 
-    def text(self, text: str, logprobs: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    def text(self, text: str, logprobs: Logprobs = ()) -> Contents:
         """Write text."""
         part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         events = self._open("message", part)
         self._grow("text", text)
-        said = self._in_part("output_text.delta", delta=text, logprobs=list(logprobs))
+        known = [
+            {"token": one.token, "logprob": one.logprob, "top_logprobs": []} for one in logprobs
+        ]
+        said = self._in_part("output_text.delta", delta=text, logprobs=known)
         return [*events, said]
 
-    def refusal(self, text: str) -> list[dict[str, Any]]:
+    def refusal(self, text: str) -> Contents:
         """Write a refusal."""
         events = self._open("message", {"type": "refusal", "refusal": ""})
         self._grow("refusal", text)
         return [*events, self._in_part("refusal.delta", delta=text)]
 
-    def reasoning(self, text: str) -> list[dict[str, Any]]:
+    def reasoning(self, text: str) -> Contents:
         """Write reasoning, as a summary: the form that clients show."""
         events = self._open("reasoning", {"type": "summary_text", "text": ""})
         self._grow("text", text)
         return [*events, self._in_part("reasoning_summary_text.delta", delta=text)]
 
-    def tool_calls(self, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    def tool_calls(self, calls: Sequence[ToolCall]) -> Contents:
         """Write whole calls of tools."""
-        events: list[dict[str, Any]] = []
+        events: Contents = []
         for call in calls:
             begun = {"call_id": call.id, "name": call.name, "arguments": ""}
             events += [*self._close(), self._add("function_call", **begun)]
@@ -137,16 +141,19 @@ class ResponsesWriter:
         return events
 
     def end(
-        self, reason: str, usage: Usage | None, output: Sequence[Mapping[str, Any]] | None = None
-    ) -> list[dict[str, Any]]:
-        """End the response.
+        self,
+        reason: str,
+        usage: Usage | None,
+        refusal: str | None = None,
+        *,
+        output: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Contents:
+        """End the response. The reasons `"length"` and `"content_filter"` leave it incomplete.
 
-        Args:
-            reason: Why the answer ended: `"length"` and `"content_filter"` leave it incomplete.
-            usage: The tokens.
-            output: The items of the response, in place of those that were written.
+        `output` has the items of the response, in place of those that were written.
         """
-        events = self._close()
+        events = [] if refusal is None else self.refusal(refusal)
+        events += self._close()
         if output is not None:
             self._items = [dict(item) for item in output]
         why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(reason)
@@ -158,18 +165,35 @@ class ResponsesWriter:
         whole = self._snapshot(status, **more)
         return [*events, self._event(f"response.{status}", response=whole)]
 
-    def fail(self, code: str, message: str) -> list[dict[str, Any]]:
+    def fail(self, error: Mapping[str, Any]) -> Contents:
         """End the response with an error."""
-        whole = self._snapshot("failed", error={"code": code, "message": message})
+        said = error["error"]
+        known = {"code": "server_error", "message": said["message"]}
+        whole = self._snapshot("failed", error=known)
         return [*self._close(), self._event("response.failed", response=whole)]
+
+    def note(self, content: Mapping[str, Any]) -> Contents:
+        """Write what only our own clients read, as an event of its own."""
+        return [self._event("x_streamval", x_streamval=content)]
+
+    def whole(self, answer: Answer) -> dict[str, Any]:
+        """Return a whole answer: the response of the last event."""
+        if answer.reasoning:
+            self.reasoning(answer.reasoning)
+        if answer.text or not (answer.calls or answer.refusal):
+            self.text(answer.text, answer.logprobs)
+        self.tool_calls(answer.calls)
+        last = self.end(answer.reason, answer.usage, answer.refusal)[-1]
+        response: dict[str, Any] = last["response"]
+        return response
 
     # Parts
 
-    def _open(self, kind: str, part: dict[str, Any]) -> list[dict[str, Any]]:
+    def _open(self, kind: str, part: dict[str, Any]) -> Contents:
         """Begin a part, and its item, unless it is open."""
         if self._part is not None and self._part["type"] == part["type"]:
             return []
-        events: list[dict[str, Any]] = []
+        events: Contents = []
         if self._part is None or self._items[-1]["type"] != kind:
             role = {"role": "assistant"} if kind == "message" else {}
             events = [*self._close(), self._add(kind, **role, **{_list_of(kind): []})]
@@ -183,7 +207,7 @@ class ResponsesWriter:
         assert self._part is not None
         self._part[field] += text
 
-    def _close_part(self) -> list[dict[str, Any]]:
+    def _close_part(self) -> Contents:
         part = self._part
         if part is None:
             return []
@@ -208,7 +232,7 @@ class ResponsesWriter:
         self._items.append(item)
         return self._at_item("output_item.added")
 
-    def _close(self) -> list[dict[str, Any]]:
+    def _close(self) -> Contents:
         """End the part that is open, and its item."""
         if self._part is None:
             return []

@@ -256,6 +256,30 @@ async def test_good_thinking_is_kept_and_closed_where_the_backend_can_continue()
     assert result.usage.reused_tokens > 0
 
 
+async def test_a_prompt_that_opens_the_thinking_is_answered_once_that_is_closed():
+    """The opening tag is empty: the output begins with reasoning, but not behind reasoning that is over."""
+    backend = Spoken(
+        ["Let me see. ", "I go round. " * 9, "</think>Never said."],
+        [" \n", "It rains."],
+        supports_prefix=True,
+    )
+    backend.reasoning_tags = ("", "</think>")
+    rules = [sv.no_loop().on("reasoning")]
+    pipeline = sv.Pipeline(backend, requirements=rules, retry=sv.Repair())
+    result = await pipeline.run("Weather?")
+    assert (result.success, result.text) == (True, "It rains.")
+    assert backend.requests[1].prefix == f"{result.reasoning}</think>\n\n"
+
+
+@pytest.mark.parametrize("chunking", ["sentence", "json", "paragraph", "markdown"])
+async def test_a_loop_in_a_thought_that_never_ends_is_cut(chunking):
+    backend = FaultyBackend([D(reasoning="and round ")] * 5_000)
+    rules = [sv.no_loop().on("reasoning")]
+    result = await sv.Pipeline(backend, requirements=rules, chunking=chunking).run("Go.")
+    assert "round and" in str(result.failures[0])
+    assert result.usage.completion_tokens < 200
+
+
 async def test_elsewhere_reasoning_that_failed_restarts_and_the_event_says_so():
     loop = D(reasoning="I go round. " * 9)
     backend = FaultyBackend([D(reasoning="Well. "), loop], [D(reasoning="Hm."), "Yes."])

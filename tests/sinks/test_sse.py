@@ -48,7 +48,7 @@ def quoting(text):
     return "SECRET" not in text, f"it says {text!r}"
 
 
-@pytest.mark.parametrize("protocol", ["streamval", "openai"])
+@pytest.mark.parametrize("protocol", ["events", "openai", "responses", "anthropic"])
 @pytest.mark.parametrize(
     "requirement",
     [
@@ -65,7 +65,7 @@ async def test_a_client_gets_no_reason_that_quotes_what_was_withheld(requirement
     )
     sent = "".join(await frames(pipeline.start("go"), protocol=protocol))
     assert "SECRET" not in sent
-    if protocol == "streamval":
+    if protocol == "events":
         assert '"reason":"no names' in sent
         assert "SECRET" in "".join(await frames(pipeline.start("go"), reasons=True))
 
@@ -129,7 +129,7 @@ async def serving(pipeline):
         body = (
             await request.json() if request.method == "POST" else {"messages": [{"content": "x"}]}
         )
-        protocol = "openai" if request.method == "POST" else "streamval"
+        protocol = "openai" if request.method == "POST" else "events"
         run = pipeline.start(body["messages"][-1]["content"])
         stream = sv.sse(run, protocol=protocol)
         return StreamingResponse(stream, media_type="text/event-stream")

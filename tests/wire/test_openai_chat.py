@@ -3,7 +3,7 @@
 import json
 
 import streamval as sv
-from streamval.wire.completions import TokenLogprob
+from streamval.wire.answers import Answer, TokenLogprob
 from streamval.wire.openai_chat import ChatWriter, read_request
 
 
@@ -28,17 +28,20 @@ def test_all_else_goes_through():
     assert (made.turns[0].role, made.turns[0].content) == ("developer", "Hi")
 
 
+CALL = sv.types.ToolCall(0, "c", "now", {}, "{}")
+
+
 def test_the_role_comes_once_and_the_finish_reason_last():
     writer = ChatWriter("r", "m", 7)
     frames = [
-        writer.text("One."),
-        writer.tool_calls([{"id": "c"}]),
+        *writer.text("One."),
+        *writer.tool_calls([CALL]),
         *writer.end("stop", sv.types.Usage(1, 2), refusal="No."),
     ]
     deltas = [frame["choices"][0]["delta"] for frame in frames[:-1]]
     assert deltas == [
         {"role": "assistant", "content": "One."},
-        {"tool_calls": [{"index": 0, "id": "c"}]},
+        {"tool_calls": [{"index": 0, **CALL.as_dict()}]},
         {"refusal": "No."},
         {},
     ]
@@ -50,11 +53,13 @@ def test_the_role_comes_once_and_the_finish_reason_last():
 
 def test_a_whole_answer():
     known = [TokenLogprob(3, "Hi.", -0.5)]
-    whole = ChatWriter("r", "m", 7).whole("Hi.", "length", sv.types.Usage(None, 2), logprobs=known)
+    whole = ChatWriter("r", "m", 7).whole(
+        Answer("Hi.", "length", sv.types.Usage(None, 2), logprobs=known)
+    )
     (choice,) = whole["choices"]
     assert (whole["object"], choice["finish_reason"]) == ("chat.completion", "length")
     assert choice["message"]["content"] == "Hi."
     assert choice["logprobs"]["content"][0]["logprob"] == -0.5
     assert whole["usage"]["total_tokens"] == 2
-    calls = ChatWriter("r", "m", 7).whole("", "tool_calls", sv.types.Usage(), calls=[{"id": "c"}])
+    calls = ChatWriter("r", "m", 7).whole(Answer("", "tool_calls", calls=[CALL]))
     assert calls["choices"][0]["message"]["content"] is None

@@ -91,7 +91,11 @@ def test_how_it_ends(reason, status, why):
 
 def test_an_error_ends_what_is_open():
     writer = ResponsesWriter("resp_1", "m")
-    events = [*writer.begin(), *writer.text("Hi"), *writer.fail("server_error", "it broke off")]
+    events = [
+        *writer.begin(),
+        *writer.text("Hi"),
+        *writer.fail({"error": {"message": "it broke off"}}),
+    ]
     assert kinds(checked(events))[-2:] == ["output_item.done", "failed"]
     assert events[-1]["response"]["error"] == {"code": "server_error", "message": "it broke off"}
 

@@ -1,0 +1,29 @@
+"""The protocols in which an answer can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from streamval.wire.answers import AnswerWriter
+from streamval.wire.completions import Protocol
+from streamval.wire.messages_writer import MessagesWriter
+from streamval.wire.openai_chat import ChatWriter
+from streamval.wire.openai_text import TextWriter
+from streamval.wire.responses_writer import ResponsesWriter
+
+MakeWriter: TypeAlias = Callable[[str, str, int, Mapping[str, Any]], AnswerWriter]
+"""Makes a writer for an answer: of its run's id, the model's name, the time when it began (in Unix seconds), and the
+fields of a response that repeat the request, which only Responses have."""
+
+WRITERS: Mapping[Protocol, MakeWriter] = MappingProxyType(
+    {
+        "chat": lambda run_id, model, created, _: ChatWriter(run_id, model, created),
+        "text": lambda run_id, model, created, _: TextWriter(run_id, model, created),
+        "responses": lambda run_id, model, created, echo: ResponsesWriter(
+            f"resp_{run_id}", model, {**echo, "created_at": created}
+        ),
+        "messages": lambda run_id, model, *_: MessagesWriter(f"msg_{run_id}", model),
+    }
+)
