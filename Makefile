@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-ray test-clients fuzz lint format typecheck bench bench-view bench-schema bench-gateway bench-exposure bench-batch bench-local notebooks docs package audit lock clean
+.PHONY: help demo test test-fast test-ray test-clients fuzz lint format typecheck bench bench-view bench-schema bench-gateway bench-exposure bench-batch bench-local bench-loops notebooks docs package audit lock clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -99,6 +99,9 @@ bench-batch: $(VENV)/.dev $(VENV)-ray/.installed ## Measure jobs of 10,000 and a
 
 bench-local: $(VENV)/.dev ## Count tokens until a valid answer on the embedded model, and try it as a judge
 	$(BIN)/python tests/benchmarks/local_model.py
+
+bench-loops: $(VENV)/.dev ## Count the tokens saved where reasoning goes round in circles
+	$(BIN)/python -m tests.benchmarks.loops
 
 notebooks: $(VENV)/.dev ## Execute the notebooks, and save them with their outputs
 	$(BIN)/python tests/support/renew_notebooks.py

@@ -37,7 +37,10 @@ PARTS = {
     "errors": "Errors",
     "bridge": "The bridge",
 }
-NEIGHBOURS = ["streamval.integrations.langchain", "streamval.integrations.pydantic_ai"]
+INTEGRATIONS = [
+    f"streamval.integrations.{name}"
+    for name in ("langchain", "pydantic_ai", "openai_agents", "litellm_proxy")
+]
 
 
 def public_names(part: str) -> list[str]:
@@ -59,8 +62,8 @@ def reference(pages: Path) -> list[dict[str, str]]:
     """Write the pages of the reference."""
     listed = []
     (pages / "reference").mkdir()
-    for part, title in {**PARTS, "integrations": "Neighbours"}.items():
-        names = NEIGHBOURS if part == "integrations" else public_names(part)
+    for part, title in {**PARTS, "integrations": "Integrations"}.items():
+        names = INTEGRATIONS if part == "integrations" else public_names(part)
         options = "    options: {show_root_heading: true, show_source: false, heading_level: 2}\n"
         blocks = [f"::: {name}\n{options}" for name in names]
         (pages / f"reference/{part}.md").write_text("\n".join([f"# {title}\n", *blocks]))
@@ -144,6 +147,16 @@ def main(folder: Path) -> None:
             {"streamval": "index.md"},
             {"Promises": "promises.md"},
             {"Schedulers, threads and demand": "streams.md"},
+            {"Reasoning, tools and agents": "reasoning-and-tools.md"},
+            {
+                "Integrations": [
+                    {"LangChain": "langchain.md"},
+                    {"Pydantic AI": "pydantic-ai.md"},
+                    {"The OpenAI Agents SDK": "openai-agents.md"},
+                    {"LiteLLM's proxy": "litellm-proxy.md"},
+                    {"The openai and anthropic packages": "provider-sdks.md"},
+                ]
+            },
             {"Notebooks": notebooks(pages)},
             {"Reference": reference(pages)},
             {"Contributing": "contributing.md"},
