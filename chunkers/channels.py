@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import cached_property, partial
 
 from streamval.chunkers.base import Chunker, Resumable
 from streamval.chunkers.chunking import Chunking, chunking_on, start_chunker
@@ -22,13 +23,13 @@ class ChannelChunker:
 
     Args:
         text: Cuts the text.
-        reasoning: Cuts the reasoning.
+        reasoning: Makes what cuts the reasoning, with the first of it: most streams have none.
         names: The names of the tools.
         may_go_on: Whether text may go on behind another channel, such as JSON: then its rest waits.
 
     Example:
         >>> from streamval.chunkers import SentenceChunker
-        >>> chunker = ChannelChunker(SentenceChunker(), SentenceChunker())
+        >>> chunker = ChannelChunker(SentenceChunker(), SentenceChunker)
         >>> deltas = [Delta(reasoning="Let me see"), Delta("It rains. And"), Delta(reasoning=" Hm.")]
         >>> [(chunk.channel, chunk.text) for delta in deltas for chunk in chunker.feed(delta)]
         [('reasoning', 'Let me see'), ('text', 'It rains.'), ('text', 'And')]
@@ -37,17 +38,28 @@ class ChannelChunker:
     def __init__(
         self,
         text: Chunker,
-        reasoning: Chunker,
+        reasoning: Callable[[], Chunker],
         names: Collection[str] = (),
         *,
         may_go_on: bool = False,
     ) -> None:
         self.text = text
-        self._reasoning = reasoning
-        self._tools = ToolChunker(names)
-        self._mender = Mender()
+        self._start_reasoning = reasoning
+        self._names = names
         self._may_go_on = may_go_on
         self.channel: Channel = "text"
+
+    @cached_property
+    def _reasoning(self) -> Chunker:
+        return self._start_reasoning()
+
+    @cached_property
+    def _tools(self) -> ToolChunker:
+        return ToolChunker(self._names)
+
+    @cached_property
+    def _mender(self) -> Mender:
+        return Mender()
 
     @classmethod
     def of(cls, chunking: Chunking, names: Collection[str] = ()) -> ChannelChunker:
@@ -56,7 +68,7 @@ class ChannelChunker:
         Reasoning is cut in the same way, or by sentences where that is JSON or sound.
         """
         text = start_chunker(chunking)
-        reasoning = start_chunker(chunking_on("reasoning", chunking))
+        reasoning = partial(start_chunker, chunking_on("reasoning", chunking))
         return cls(text, reasoning, names, may_go_on=isinstance(text, Resumable))
 
     def feed(self, delta: Delta | str) -> list[Chunk]:

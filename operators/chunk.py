@@ -69,10 +69,16 @@ def chunk(
             for found in chunks:
                 emit(shifted(found, *by[found.channel], attempt) if moved else found)
 
+        in_text = True
+
         def on_next(delta: Any) -> None:
-            # Most streams are strings alone.
-            is_plain = type(delta) is not Delta and chunker.channel == "text"
-            if chunks := feed_text(delta) if is_plain else feed(delta):
+            nonlocal in_text
+            if in_text and type(delta) is not Delta:  # most streams are strings alone
+                chunks = feed_text(delta)
+            else:
+                chunks = feed(delta)
+                in_text = chunker.channel == "text"
+            if chunks:
                 emit_all(chunks)
 
         return on_next, lambda: emit_all(chunker.flush())

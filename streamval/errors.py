@@ -148,7 +148,14 @@ class OutputTypeError(StreamvalError, TypeError):
 
 
 class BackendError(StreamvalError):
-    """A backend could not generate, or stopped halfway."""
+    """A backend could not generate, or stopped halfway.
+
+    Attributes:
+        answer: What the server answered in place of a stream, where the gateway may pass it on: the status, the error
+            in OpenAI's form, and headers. It was not judged.
+    """
+
+    answer: tuple[int, dict[str, Any], dict[str, str]] | None = None
 
 
 class AuthenticationError(BackendError):

@@ -24,6 +24,7 @@ ACROSS = {  # what is about no single module
     "pipeline/test_channels",
     "pipeline/test_events",
     "serve/test_clients",
+    "serve/test_protocols",
 }
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
+from queue import SimpleQueue
 from threading import get_ident, local
 from typing import Any, TypeVar
 
@@ -116,7 +116,7 @@ class Crossing:
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._loop, self._home = loop_or_none(), get_ident()
-        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._waiting: SimpleQueue[tuple[Callable[..., None], tuple[Any, ...]]] = SimpleQueue()
         self._failed = failed
 
     def over(self, call: Callable[..., None]) -> Callable[..., None]:
@@ -126,21 +126,22 @@ class Crossing:
             return call
 
         def called(*items: Any) -> None:
-            if not waiting and get_ident() == home:
+            if get_ident() == home and waiting.empty():
                 call(*items)
             else:  # behind what waits, also from home
-                waiting.append((call, items))
+                waiting.put((call, items))
                 call_threadsafe(loop, self._next)
 
         return called
 
     def close(self) -> None:
         """Drop the calls that wait."""
-        self._waiting.clear()
+        while not self._waiting.empty():
+            self._waiting.get()
 
     def _next(self) -> None:
-        if self._waiting:
-            call, items = self._waiting.popleft()
+        if not self._waiting.empty():
+            call, items = self._waiting.get()
             try:
                 call(*items)
             except BaseException as error:

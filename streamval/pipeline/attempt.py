@@ -41,7 +41,7 @@ from streamval.pipeline.delta_reader import DeltaReader
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.seam import mend_seam
 from streamval.pipeline.settings import Settings
-from streamval.pipeline.written import Written, recorded
+from streamval.pipeline.written import RecordedChunker, Written, recorded
 from streamval.requirements.schema import MatchesSchema
 from streamval.requirements.shared_state import SharedState
 from streamval.types.channels import Channel
@@ -214,15 +214,19 @@ class Attempt:
 
     def _new_chunker(self) -> ChannelChunker:
         chunking = self._settings.chunking
-        text, reasoning = start_chunker(chunking), start_chunker(chunking_on("reasoning", chunking))
+        text = start_chunker(chunking)
         if self.request.prefix and isinstance(text, Resumable):
             text.resume(self.request.prefix)
         return ChannelChunker(
             recorded(text, self.written, self.reader.flush),
-            recorded(reasoning, self.reasoning, lambda: ""),
+            self._start_reasoning,
             [tool.name for tool in self._settings.tools],
             may_go_on=isinstance(text, Resumable),
         )
+
+    def _start_reasoning(self) -> RecordedChunker:
+        chunker = start_chunker(chunking_on("reasoning", self._settings.chunking))
+        return recorded(chunker, self.reasoning, lambda: "")
 
     def _on_released(self, chunk: Chunk) -> None:
         if chunk.channel == "text":

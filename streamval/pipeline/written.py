@@ -42,19 +42,19 @@ class Written:
         self.kind = type(prefix)
         self._raw: Transcript[Any] = Transcript(prefix)
         self._length = len(prefix)
-        self._token_ends: deque[int] = deque()
-        self._counts = counts
+        self._token_ends: deque[int] | None = deque() if counts else None
 
     @property
     def add(self) -> Callable[[Any], None]:
         """Adds the text of a delta, as the user's delta operators have left it."""
         # Runs for every token, so it counts only if needed.
-        return self._add_and_count if self._counts else self._raw.write
+        return self._raw.write if self._token_ends is None else self._add_and_count
 
     def _add_and_count(self, text: Any) -> None:
         self._raw.write(text)
         self._length += len(text)
-        self._token_ends.append(self._length)
+        if self._token_ends is not None:
+            self._token_ends.append(self._length)
 
     def release(self, chunk: Chunk) -> None:
         """Note that a chunk has been released: a repair continues behind it."""

@@ -111,7 +111,7 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
         raise UsageError(f"no ready requirement is called {name!r}; there are {', '.join(known)}")
     ready = known[name]
     named = dict(given) if isinstance(given, Mapping) else {}
-    channels = named.pop("on", None)
+    channels = named.pop("on", named.pop(True, None))  # YAML reads the key `on` as true
     positional = () if given is None or isinstance(given, Mapping) else (given,)
     own = list(ready.arguments)
     takes = f"it takes {', '.join(own)}" if own else "it takes no arguments"

@@ -1,4 +1,4 @@
-"""The two endpoints that answer with completions: read the request, run it, notice when the client goes."""
+"""The endpoints that answer with a model's words, in four protocols: read the request, run it, notice when the client goes."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import re
 import secrets
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from streamval.aio.tasks import in_thread
-from streamval.errors import BackendError, RateLimitError, RefusedRequestError, RequestError
+from streamval.errors import BackendError, RefusedRequestError, RequestError
 from streamval.pipeline.run import Run
 from streamval.serve.configuration import ServedModel
 from streamval.serve.exchange import Exchange
 from streamval.serve.limiter import DRAINING
 from streamval.serve.service import Service
 from streamval.serve.upstream import Relay
-from streamval.wire import openai_chat, openai_text
-from streamval.wire.completions import Completion, CompletionRequest
+from streamval.wire import messages_request, openai_chat, openai_text, responses_request
+from streamval.wire.completions import CompletionRequest, Protocol
 from streamval.wire.errors import error_answer, error_object
 
 log = logging.getLogger("streamval.serve")
@@ -37,19 +38,24 @@ SMALL_BODY = 64 * 1024
 FAREWELL_SECONDS = 5.0
 """How long the gateway waits for a client to read why its answer ended."""
 
-_READ = {"chat": openai_chat.read_request, "text": openai_text.read_request}
+_READ = {
+    "chat": openai_chat.read_request,
+    "text": openai_text.read_request,
+    "responses": responses_request.read_request,
+    "messages": messages_request.read_request,
+}
 _REQUEST_ID = re.compile(r"[\w.:-]{1,128}")
 
 
 class Completions:
-    """An endpoint for completions: an ASGI application, so that it notices when the client goes.
+    """An endpoint that answers: an ASGI application, so that it notices when the client goes.
 
     Args:
         service: The models, the keys and the limiter.
-        kind: The kind of completions.
+        kind: The protocol.
     """
 
-    def __init__(self, service: Service, kind: Completion) -> None:
+    def __init__(self, service: Service, kind: Protocol) -> None:
         self._service, self._kind = service, kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,7 +64,7 @@ class Completions:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         line = RequestLog(scope["path"], headers.get("x-request-id"))
-        exchange = Exchange(send, line.request_id)
+        exchange = Exchange(send, line.request_id, self._kind)
         try:
             await self._answer(exchange, line, headers, receive)
         except asyncio.CancelledError:  # by the server, because the drain timeout expired
@@ -73,7 +79,7 @@ class Completions:
     ) -> None:
         service = self._service
         try:
-            service.check_key(headers.get("authorization"), by_browser=False)
+            service.check_key(key_of(headers), by_browser=False)
             service.check_origin(headers)
             body = Body(receive, headers, service.configuration.server.max_body_bytes)
             if await body.read(SMALL_BODY):
@@ -127,17 +133,20 @@ class Completions:
             run.subscribe(line.note)
             if service.configuration.server.recent:
                 service.recent.add(run)
-            exchange.begin(request, run, relay, model, wants_events="x-streamval-events" in headers)
+            exchange.begin(
+                request,
+                run,
+                relay,
+                model,
+                wants_events="x-streamval-events" in headers,
+                headers_after=service.configuration.server.headers_after,
+            )
             try:
                 await _within(service.configuration.server.run_seconds, run, exchange)
             except BackendError as error:
                 line.error = type(error).__name__
-                status, content = error_answer(error)
                 log.warning("%s: %s", line.request_id, json.dumps(_logged(error)))
-                more = {}
-                if isinstance(error, RateLimitError) and error.retry_after is not None:
-                    more["retry-after"] = str(round(error.retry_after))
-                await _end_with_error(exchange, status, content, more)
+                await _end_with_error(exchange, *await self._error_of(error, request.model))
             except _TooLongError:
                 line.error = "TooLongError"
                 too_long = error_object("the answer takes too long", "server_timeout")
@@ -153,6 +162,30 @@ class Completions:
                 service.metrics.runs.labels(request.model, line.outcome or "stopped").inc()
                 if line.first_chunk is not None:
                     service.metrics.first_chunk.labels(request.model).observe(line.first_chunk)
+
+    async def _error_of(
+        self, error: BackendError, model: str
+    ) -> tuple[int, dict[str, Any], dict[str, str]]:
+        """Return the status, the error and the headers for a client whose upstream failed.
+
+        What an upstream answers in place of a stream is passed on, if its message meets the rules.
+        """
+        status, content = error_answer(error)
+        headers: dict[str, str] = {}
+        refused = isinstance(error, RefusedRequestError)
+        instead = "the upstream refused the request" if refused else content["error"]["message"]
+        if error.answer is not None:
+            status, content, headers = error.answer
+        message = content["error"]["message"]
+        if message != instead and not (message and await self._service.passes(model, message)):
+            content = {"error": {**content["error"], "message": instead}}
+        return status, content, headers
+
+
+def key_of(headers: Mapping[str, str]) -> str | None:
+    """Return the header with a client's key: Anthropic's clients send it as ``x-api-key``."""
+    key = headers.get("x-api-key")
+    return headers.get("authorization") if key is None else f"Bearer {key}"
 
 
 class RequestLog:

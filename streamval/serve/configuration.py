@@ -42,6 +42,12 @@ class RepairSettings(_Strict):
         return Repair(self.loop_budget, self.mode)
 
 
+class FailureText(_Strict):
+    """What a client gets as text behind the valid chunks, in place of a refusal, which many clients do not show."""
+
+    text: Annotated[str, Field(min_length=1)]
+
+
 class ServedModel(_Strict):
     """A model that clients name.
 
@@ -54,7 +60,8 @@ class ServedModel(_Strict):
         repair: The repair after a failure; by default there is one attempt.
         release: ``chunk``: send each chunk once it has passed. ``all``: send nothing before the answer is valid.
         on_failure: ``refusal``: keep the valid chunks, end with the finish reason ``content_filter``.
-            ``error``: an error.
+            ``error``: an error. ``{text: …}``: the same as ``refusal``, with these words as text.
+        reasoning: ``drop``: send none of it. ``deliver``: send it once it was judged by the rules that listen to it.
         assert_formats: Whether a `format` in a client's JSON Schema is an assertion, or an annotation.
     """
 
@@ -64,7 +71,8 @@ class ServedModel(_Strict):
     judge_upstream: str | None = None
     repair: RepairSettings | None = None
     release: Literal["chunk", "all"] = "chunk"
-    on_failure: Literal["refusal", "error"] = "refusal"
+    on_failure: Literal["refusal", "error"] | FailureText = "refusal"
+    reasoning: Literal["drop", "deliver"] = "drop"
     assert_formats: bool = True
 
 
@@ -81,6 +89,8 @@ class ServerSettings(_Strict):
             ends an upstream that keeps sending empty deltas, which is not a stall.
         ping_seconds: Seconds until a client without a network is noticed. On Linux it is also the longest
             time that a client may read nothing once the network buffers are full.
+        headers_after: The longest time that the status of a streamed answer waits for its first good chunk, so that
+            an upstream that fails early gives a real status.
         recent: How many runs the page shows to clients with a key, including their text and the text that was
             withheld of it. 0 for no page.
     """
@@ -94,6 +104,7 @@ class ServerSettings(_Strict):
     drain_seconds: Seconds = 20.0
     run_seconds: Seconds = 600.0
     ping_seconds: Seconds = 15.0
+    headers_after: Seconds = 5.0
     recent: Annotated[int, Field(ge=0, le=100)] = 0
 
     @model_validator(mode="after")

@@ -140,7 +140,7 @@ class _Embedded(Endpoint):
     def relay(self, request: CompletionRequest) -> Backend:
         if request.options.get("tools"):
             raise RequestError("the embedded model has no tools", param="tools")
-        return self._chat if request.kind == "chat" else self._text
+        return self._text if request.kind == "text" else self._chat
 
     def judge(self) -> Backend:
         return self._text

@@ -4,12 +4,14 @@
                      └─ completed: _finish (valid) or _reject (failed for good)
     break_off: the run raised. refuse: nothing was sent yet.
 
-Three rules decide the order of the calls here:
+Four rules decide the order of the calls here:
 
 - **Nothing is sent before it was judged.** Chunks arrive released, so they may be sent at once, except
   where the answer is JSON with requirements, or `release: all`. Then they wait in `_chunks`.
 - **The status line goes with the first bytes** (`_write`), not before: an upstream that fails early
   still gets a real status. After that an error can only be a frame. `status` tells which case it is.
+- **A client is never left in silence.** After `headers_after` seconds the status goes out anyway, and in a pause of the
+  model a ping. That is a task of its own, so a lock keeps its writes apart from the others.
 - **Sent text cannot be taken back.** A repair that restarts reports how many chunks still stand
   (`RetryEvent.keep_chunks`). If fewer stand than were sent, the run is cancelled.
 
@@ -19,6 +21,7 @@ it is sent: by then the next attempt may have replaced them.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections import deque
@@ -36,6 +39,7 @@ from streamval.events import (
     ErrorEvent,
     Event,
     QuickCheckEvent,
+    ReasoningEvent,
     RetryEvent,
     StreamingDoneEvent,
     TokenEvent,
@@ -48,13 +52,16 @@ from streamval.serve.upstream import Relay
 from streamval.types.messages import ToolCall
 from streamval.types.results import Usage
 from streamval.wire.answers import Answer, Contents, TokenLogprob, finish_reason, frames
-from streamval.wire.completions import CompletionRequest
+from streamval.wire.completions import CompletionRequest, Protocol
 from streamval.wire.errors import error_object
-from streamval.wire.protocols import WRITERS
+from streamval.wire.protocols import WRITERS, error_body
 from streamval.wire.sse import MEDIA_TYPE
 
 REFUSAL = "The rest of this answer was withheld: it did not meet the rules of this service."
 """It mentions neither the withheld text nor the rules, because both may be confidential."""
+
+PING_SECONDS = 2.0
+"""The longest silence of a streamed answer. Some clients give up after three seconds."""
 
 STREAM = [
     (b"content-type", f"{MEDIA_TYPE}; charset=utf-8".encode()),
@@ -69,14 +76,16 @@ class Exchange:
     Args:
         send: ASGI's send. It blocks while the client does not read, which pauses the run.
         request_id: Goes into a header of the answer.
+        protocol: The client's protocol.
 
     Attributes:
         status: Of HTTP; 0 before it is sent.
         outcome: ``valid``, ``rejected``, ``broken``; empty before that is known.
     """
 
-    def __init__(self, send: Send, request_id: str) -> None:
+    def __init__(self, send: Send, request_id: str, protocol: Protocol = "chat") -> None:
         self._send = send
+        self._protocol: Protocol = protocol
         self._id = (b"x-request-id", request_id.encode())
         self.status = 0
         self.outcome = ""
@@ -86,11 +95,14 @@ class Exchange:
         self._logprobs: deque[list[TokenLogprob]] = deque()
         self._asked_in_words = False
         self._sent = 0
-        self._extras: Contents = []
+        self._thoughts: list[str] = []
+        self._extras: list[dict[str, Any]] = []
         self._calls: list[ToolCall] = []
         self._reason: str | None = None
         self._raised = False
         self._streams = False  # until `begin`
+        self._writing = asyncio.Lock()
+        self._written_at, self._begun, self._ended = 0.0, False, False
 
     def begin(
         self,
@@ -100,8 +112,10 @@ class Exchange:
         model: ServedModel,
         *,
         wants_events: bool,
+        headers_after: float = 5.0,
     ) -> None:
-        """Prepare the answer to a request."""
+        """Prepare the answer to a request. See `ServerSettings` for `headers_after`."""
+        self._headers_after = headers_after
         self._request, self._run, self._relay, self._model = request, run, relay, model
         self._streams = request.stream
         make = WRITERS[request.kind]
@@ -119,21 +133,33 @@ class Exchange:
         Raises:
             Exception: The exception that ends the run. No error has been sent to the client for it.
         """
-        async for event in self._run:
-            if self._wants_events and not isinstance(event, (TokenEvent, VerdictEvent)):
-                self._extras += self._writer.note(_public(event))
-            match event:
-                case ChunkEvent():
-                    logprobs = self._logprobs.popleft() if self._logprobs else []
-                    self._chunks.append((event.separator + event.text, logprobs))
-                    if self._streams and not self._held:
-                        await self._send_chunks()
-                case ErrorEvent():
-                    self._raised = True
-                case CompletedEvent():
-                    await self._complete(event)
-                case _:
-                    self._take(event)
+        pinging = asyncio.create_task(self._ping()) if self._streams else None
+        try:
+            async for event in self._run:
+                await self._handle(event)
+        finally:
+            if pinging is not None:
+                pinging.cancel()
+
+    async def _handle(self, event: Event) -> None:
+        if self._wants_events and not isinstance(event, (TokenEvent, VerdictEvent)):
+            self._extras.append(_public(event))
+        match event:
+            case ChunkEvent():
+                logprobs = self._logprobs.popleft() if self._logprobs else []
+                self._chunks.append((event.separator + event.text, logprobs))
+                if self._streams and not self._held:
+                    await self._send_chunks()
+            case ReasoningEvent():
+                self._thoughts.append(event.separator + event.text)
+                if self._streams and not self._held:
+                    await self._send_chunks()
+            case ErrorEvent():
+                self._raised = True
+            case CompletedEvent():
+                await self._complete(event)
+            case _:
+                self._take(event)
 
     def _take(self, event: Event) -> None:
         """Note an event for which nothing is sent yet."""
@@ -145,6 +171,7 @@ class Exchange:
                 self._reason = event.finish_reason
             case RetryEvent():
                 self._calls.clear()
+                self._thoughts.clear()  # those that were sent stand: each was judged
                 if event.keep_chunks < self._sent:  # sent chunks cannot be taken back
                     self._run.cancel()  # then it completes without success: see `_reject`
                 else:
@@ -163,7 +190,8 @@ class Exchange:
         self, status: int, said: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> None:
         """Send an error as the whole answer, before anything else was sent."""
-        await self._send_whole(status, json.dumps(said).encode(), headers or {})
+        body = error_body(self._protocol, status, said)
+        await self._send_whole(status, json.dumps(body).encode(), headers or {})
 
     async def break_off(
         self, status: int, said: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -187,14 +215,16 @@ class Exchange:
         reason = finish_reason(self._reason)
         if not self._streams:
             text, logprobs = self._joined()
-            await self._send_answer(
-                Answer(text, reason, event.usage, calls=self._calls, logprobs=logprobs)
+            thought = "".join(self._thoughts)
+            answer = Answer(
+                text, reason, event.usage, thought, calls=self._calls, logprobs=logprobs
             )
+            await self._send_answer(answer)
             return
         await self._send_chunks()
-        ends = self._writer.end(reason, self._usage_of(event))
-        contents = [*self._writer.tool_calls(self._calls), *ends, *self._taken_extras()]
-        await self._write(contents, last=True, ends=True)
+        contents = [*self._started(), *self._writer.tool_calls(self._calls)]
+        contents += self._writer.end(reason, self._usage_of(event))
+        await self._write([*contents, *self._taken_extras()], last=True, ends=True)
 
     async def _reject(self, event: CompletedEvent) -> None:
         """Send the end of an answer that failed for good: the sent chunks stand."""
@@ -205,24 +235,41 @@ class Exchange:
             else:
                 await self.refuse(400, said)
             return
+        # A client that shows no refusals gets the file's words as text.
+        instead = None if isinstance(self._model.on_failure, str) else self._model.on_failure.text
+        refusal = REFUSAL if instead is None else None
         if not self._streams:
             text, _ = ("", None) if self._held else self._joined()
-            await self._send_answer(Answer(text, "content_filter", event.usage, refusal=REFUSAL))
+            text += instead or ""
+            await self._send_answer(Answer(text, "content_filter", event.usage, refusal=refusal))
             return
-        ends = self._writer.end("content_filter", self._usage_of(event), REFUSAL)
-        await self._write([*ends, *self._taken_extras()], last=True, ends=True)
+        contents = [*self._started(), *(self._writer.text(instead) if instead else [])]
+        contents += self._writer.end("content_filter", self._usage_of(event), refusal)
+        await self._write([*contents, *self._taken_extras()], last=True, ends=True)
 
     # What goes over the wire
 
     async def _send_chunks(self) -> None:
         """Send released chunks."""
-        contents = [
-            one for text, logprobs in self._chunks for one in self._writer.text(text, logprobs)
-        ]
+        if not self._chunks and not self._thoughts:
+            return
+        writer, contents = self._writer, [*self._started(), *self._taken_extras()]
+        for thought in self._thoughts:
+            contents += writer.reasoning(thought)
+        for text, known in self._chunks:
+            contents += writer.text(text, known)
         self._sent += len(self._chunks)
         self._chunks.clear()
+        self._thoughts.clear()
         if contents:
-            await self._write([*self._taken_extras(), *contents])
+            await self._write(contents)
+
+    def _started(self) -> Contents:
+        """Return what begins an answer, before all else that is written of it, and the first time only."""
+        if self._begun:
+            return []
+        self._begun = True
+        return self._writer.begin()
 
     def _joined(self) -> tuple[str, Sequence[TokenLogprob]]:
         text = "".join(text for text, _ in self._chunks)
@@ -230,21 +277,47 @@ class Exchange:
 
     def _taken_extras(self) -> Contents:
         extras, self._extras = self._extras, []
-        return extras
+        return [one for extra in extras for one in self._writer.note(extra)]
 
     def _usage_of(self, event: CompletedEvent) -> Usage | None:
         return event.usage if self._request.wants_usage else None
 
     async def _write(self, contents: Contents, *, last: bool = False, ends: bool = False) -> None:
         """Send frames; `last` closes the answer, `ends` says that it came to its regular end."""
+        async with self._writing:
+            await self._send_status()
+            written = frames(contents) + (self._writer.terminator if ends else "")
+            await self._send_body(written, last=last)
+
+    async def _send_status(self) -> None:
         if not self.status:
             self.status = 200
             headers = [*STREAM, self._id]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-            contents = [*self._writer.begin(), *contents]
-        written = frames(contents) + (self._writer.terminator if ends else "")
+
+    async def _send_body(self, written: str, *, last: bool = False) -> None:
+        self._written_at, self._ended = asyncio.get_running_loop().time(), last
         body = written.encode()
         await self._send({"type": "http.response.body", "body": body, "more_body": not last})
+
+    async def _ping(self) -> None:
+        """Send the status after `headers_after` seconds, and a ping in each silence."""
+        loop = asyncio.get_running_loop()
+        pause = self._headers_after
+        while True:
+            await asyncio.sleep(pause)
+            silent = loop.time() - self._written_at
+            if self.status and silent < PING_SECONDS:
+                pause = PING_SECONDS - silent
+                continue
+            pause = PING_SECONDS
+            if self._writing.locked():  # the client does not read
+                continue
+            async with self._writing:
+                if self._ended:
+                    return
+                await self._send_status()
+                await self._send_body(frames(self._started()) + self._writer.ping)
 
     async def _send_answer(self, answer: Answer) -> None:
         whole = self._writer.whole(answer)

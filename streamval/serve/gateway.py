@@ -1,4 +1,4 @@
-"""The gateway: an ASGI application with OpenAI's protocol that sends only judged text.
+"""The gateway: an ASGI application with the protocols of OpenAI and Anthropic that sends only judged text.
 
 What a client may rely on:
 
@@ -7,7 +7,7 @@ What a client may rely on:
 - An answer that failed for good ends with the finish reason ``content_filter``, or with an error. An upstream
   that broke off ends it with an error frame, and without ``[DONE]``.
 - When the client goes, the upstream is closed at once.
-- Reasoning that a model sends beside its answer is not judged, and so it is not sent.
+- Reasoning is not sent, unless the file says ``reasoning: deliver``: then it is judged by the rules that listen to it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -24,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from streamval.errors import RequestError
-from streamval.serve.completions import Completions
+from streamval.serve.completions import Completions, key_of
 from streamval.serve.configuration import Configuration
 from streamval.serve.service import Service
 from streamval.view.watch import fixed_part, not_found
@@ -53,13 +54,17 @@ class Gateway:
                 Route("/runs/{run_id}/{name:path}", self._guarded(self._shown_run)),
                 Route("/v1/chat/completions", Completions(service, "chat"), methods=["POST"]),
                 Route("/v1/completions", Completions(service, "text"), methods=["POST"]),
+                Route("/v1/responses", Completions(service, "responses"), methods=["POST"]),
+                Route("/v1/messages", Completions(service, "messages"), methods=["POST"]),
                 Route("/v1/models", self._guarded(self._models)),
+                Route("/v1/models/{name:path}", self._guarded(self._model)),
                 Route("/metrics", self._guarded(self._metrics)),
                 Route("/healthz", _healthy),
                 Route("/readyz", self._ready),
             ],
             middleware=_middleware(configuration),
             lifespan=self._lifespan,
+            exception_handlers={HTTPException: _as_json},
         )
         self.app.router.redirect_slashes = False
 
@@ -84,7 +89,7 @@ class Gateway:
     ) -> Callable[[Request], Any]:
         async def endpoint(request: Request) -> Response:
             try:
-                self._service.check_key(request.headers.get("authorization"))
+                self._service.check_key(key_of(request.headers))
             except RequestError as error:
                 refused = _refusal(error)
                 refused.headers["www-authenticate"] = (
@@ -112,11 +117,17 @@ class Gateway:
         )
 
     def _models(self, _: Request) -> Response:
-        models = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "streamval"}
-            for name in self._service.configuration.models
-        ]
+        models = [_described(name) for name in self._service.configuration.models]
         return JSONResponse({"object": "list", "data": models})
+
+    def _model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._service.configuration.models:
+            said = error_object(
+                f"there is no model {name!r}", "invalid_request_error", "model_not_found", "model"
+            )
+            return JSONResponse(said, 404)
+        return JSONResponse(_described(name))
 
     def _metrics(self, _: Request) -> Response:
         return Response(self._service.metrics.text(), media_type="text/plain; version=0.0.4")
@@ -133,6 +144,19 @@ def _middleware(configuration: Configuration) -> list[Middleware]:
         return []
     hosts = ["127.0.0.1", "localhost", "[::1]", "::1"]
     return [Middleware(TrustedHostMiddleware, allowed_hosts=hosts)]
+
+
+def _described(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "streamval"}
+
+
+async def _as_json(request: Request, error: Exception) -> Response:
+    """Answer a wrong path or method as OpenAI and Anthropic do, whose clients read JSON."""
+    assert isinstance(error, HTTPException)
+    said = error_object(
+        f"{request.method} {request.url.path}: {error.detail}", "invalid_request_error"
+    )
+    return JSONResponse(said, error.status_code, headers=error.headers)
 
 
 def _refusal(error: RequestError) -> Response:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from streamval.backends.base import GenerationRequest
+from streamval.backends.scripted import ScriptedBackend
 from streamval.errors import RequestError, UsageError
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.run import Run
@@ -108,6 +109,15 @@ class Service:
                 code="invalid_api_key",
             )
 
+    async def passes(self, name: str, text: str) -> bool:
+        """Return whether a text that no model of ours wrote meets the rules of a model: an upstream's message."""
+        model = self.configuration.models[name]
+        judge = self._endpoints[model.judge_upstream or model.upstream].judge()
+        judging = Pipeline(
+            ScriptedBackend(text), requirements=self._requirements[name], validation_backend=judge
+        )
+        return (await judging.run("What did the upstream answer?")).success
+
     # A run
 
     def model_of(self, request: CompletionRequest) -> ServedModel:
@@ -139,7 +149,7 @@ class Service:
         tools = options.get("tools", upstream.defaults.get("tools", []))
         return (
             format_of(options.get("response_format"), assert_formats=formats),
-            tools_of(tools if request.kind == "chat" else [], assert_formats=formats),
+            tools_of([] if request.kind == "text" else tools, assert_formats=formats),
         )
 
     def run_for(
@@ -170,7 +180,7 @@ class Service:
                 validation_backend=judge,
                 format=wanted,
                 tools=offered if relay is not None else None,
-                reasoning="drop",
+                reasoning=model.reasoning,
                 emit_tokens=shows,
                 emit_verdicts=shows,
                 stall_timeout=upstream.stall_timeout,

@@ -33,7 +33,7 @@ from streamval.errors import (
 from streamval.types.deltas import Delta
 from streamval.wire.answers import TokenLogprob
 from streamval.wire.completions import CompletionReader, first_choice, read_logprobs
-from streamval.wire.errors import error_class, message_in, retry_after
+from streamval.wire.errors import answer_in, error_class, message_in, retry_after
 from streamval.wire.sse import MEDIA_TYPE, FrameReader
 
 SHOWN = 300
@@ -315,6 +315,15 @@ class OpenAIRelay(Relay):
         """Return the error for an answer with a status that is not 200."""
         body = (await response.content.read(4096)).decode("utf-8", "replace")
         why = f"{response.status}: {self._shown(message_in(body) or response.reason)}"
+        error = self._error_of(response, why)
+        # The words of a later refusal may quote an answer that was not judged.
+        if self._for_client and self._attempts == 1 and response.status >= 400:
+            error.answer = answer_in(
+                response.status, self._shown(body, len(body)), response.headers
+            )
+        return error
+
+    def _error_of(self, response: aiohttp.ClientResponse, why: str) -> BackendError:
         kind = error_class(response.status)
         if kind is RateLimitError:
             busy = RateLimitError(f"{self.model} asks for fewer requests: {why}")
@@ -323,7 +332,6 @@ class OpenAIRelay(Relay):
         if kind is RefusedRequestError:
             if self._for_client and self._attempts == 1:
                 return RefusedRequestError(f"the upstream refused the request: {why}")
-            # The words of a later refusal may quote an answer that was not judged.
             return BackendError(f"{self.model} refused the request: {response.status}")
         return kind(f"{self.model} failed: {why}")
 
@@ -335,8 +343,8 @@ class OpenAIRelay(Relay):
             return StreamBrokenError(f"{self.model} broke off in mid-stream: {why}")
         return ConnectionFailedError(f"{self.model} does not answer: {why}")
 
-    def _shown(self, said: object) -> str:
-        return without_secrets(str(said), {"api_key": self._upstream.api_key or ""})[:SHOWN]
+    def _shown(self, said: object, most: int = SHOWN) -> str:
+        return without_secrets(str(said), {"api_key": self._upstream.api_key or ""})[:most]
 
 
 def options_for(completion: Literal["chat", "text"], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from streamval.chunkers.json import JSONDelta
 from streamval.chunkers.tool import ToolChunk
 from streamval.errors import ValidatorError, ValidatorTimeoutError
 from streamval.requirements.base import Requirement
+from streamval.requirements.chunk_rule import ChunkRule
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.results import UNKNOWN, PartialValidationResult
@@ -162,12 +163,14 @@ class Lane:
             and state.chunker is None
         )
         self.slots = clone.max_concurrency
-        self.queue: deque[Row] = deque()
+        self.queue: deque[Row] | None = None  # until it is needed: an empty one takes 760 bytes
         self._validate = validate
         self._verbatim = clone.verbatim
         self._backend, self._ctx = options.backend, options.ctx
-        # A lane that judges one piece after another has one context. Else each piece has its own.
-        self._so_far = so_far and SoFar(so_far.source, so_far.begin)
+        # A lane that judges one piece after another has one context. Else each piece has its own. A rule of chunks
+        # has none.
+        takes_context = getattr(validate, "__func__", None) is not ChunkRule.stream_validate
+        self._so_far = SoFar(so_far.source, so_far.begin) if so_far and takes_context else None
         self._one_context = clone.max_concurrency == 1
         if self._ctx is not None and self._so_far is not None:
             self._ctx = replace(self._ctx, _said=self._so_far)
@@ -197,6 +200,8 @@ class Lane:
         if self._chunker is not None:
             self._cuts[row.position] = self._cut(row.chunk, self._chunker)
         if not self.slots:
+            if self.queue is None:
+                self.queue = deque()
             self.queue.append(row)
             return False
         self.slots -= 1

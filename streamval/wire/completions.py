@@ -100,25 +100,16 @@ def read_request(
     Raises:
         RequestError: If it is not a request for one answer.
     """
-    try:
-        given = json.loads(body, parse_constant=no_number, parse_float=_finite)
-    except (ValueError, RecursionError):
-        raise RequestError("the body is no JSON") from None
-    if not isinstance(given, dict):
-        raise RequestError("the body must be a JSON object")
-    model = given.get("model")
-    if not isinstance(model, str) or not model:
-        raise RequestError("model must be the name of a served model", param="model")
+    given = object_in(body)
+    model = model_in(given)
     if given.get("n") not in (None, 1):
         raise RequestError("n must be 1: a run judges one answer", param="n")
     for name, why in NOT_SERVED.items():
         if given.get(name) not in (None, False):
             raise RequestError(why, param=name)
-    stream, stream_options = given.get("stream") or False, given.get("stream_options") or {}
-    if not isinstance(stream, bool) or not isinstance(stream_options, dict):
-        raise RequestError(
-            "stream must be true or false, and stream_options an object", param="stream"
-        )
+    stream, stream_options = is_streamed(given), given.get("stream_options") or {}
+    if not isinstance(stream_options, dict):
+        raise RequestError("stream_options must be an object", param="stream_options")
     return CompletionRequest(
         kind,
         model,
@@ -127,6 +118,49 @@ def read_request(
         stream,
         stream_options.get("include_usage") is True,
     )
+
+
+def object_in(body: bytes) -> dict[str, Any]:
+    """Return the object of JSON that a body is.
+
+    Raises:
+        RequestError: If it is none.
+
+    Example:
+        >>> object_in(b'{"model": "m"}')
+        {'model': 'm'}
+    """
+    try:
+        given = json.loads(body, parse_constant=no_number, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise RequestError("the body is no JSON") from None
+    if not isinstance(given, dict):
+        raise RequestError("the body must be a JSON object")
+    return given
+
+
+def model_in(given: Mapping[str, Any]) -> str:
+    """Return the name of the model in a request.
+
+    Raises:
+        RequestError: If there is none.
+    """
+    model = given.get("model")
+    if not isinstance(model, str) or not model:
+        raise RequestError("model must be the name of a served model", param="model")
+    return model
+
+
+def is_streamed(given: Mapping[str, Any]) -> bool:
+    """Return whether a request asks for frames.
+
+    Raises:
+        RequestError: If `stream` is neither true nor false.
+    """
+    stream = given.get("stream") or False
+    if not isinstance(stream, bool):
+        raise RequestError("stream must be true or false", param="stream")
+    return stream
 
 
 def no_number(name: str) -> None:

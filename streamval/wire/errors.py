@@ -59,6 +59,45 @@ def message_in(body: str) -> str:
         return body.strip().partition("\n")[0]
 
 
+PASSED_ON = (
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "x-ratelimit-",
+    "anthropic-ratelimit-",
+)
+"""What the names of headers begin with that tell a client when it may ask again."""
+
+
+def answer_in(
+    status: int, body: str, headers: Mapping[str, str]
+) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Return a server's error in OpenAI's form, its status, and the headers for its client.
+
+    Example:
+        >>> answer_in(429, '{"error": {"message": "slow", "code": "busy"}}', {"Retry-After": "2", "Server": "x"})
+        (429, {'error': {'message': 'slow', 'type': 'upstream_error', 'param': None, 'code': 'busy'}}, {'retry-after': '2'})
+    """
+    try:
+        said = json.loads(body)["error"]
+        known = {name: said.get(name) for name in ("type", "code", "param")}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        known = {}
+    texts = {name: value if isinstance(value, str) else None for name, value in known.items()}
+    error = error_object(
+        message_in(body),
+        texts.get("type") or "upstream_error",
+        texts.get("code"),
+        texts.get("param"),
+    )
+    kept = {name.lower(): value for name, value in headers.items()}
+    return (
+        status,
+        error,
+        {name: value for name, value in kept.items() if name.startswith(PASSED_ON)},
+    )
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of a ``Retry-After``. A date is left out, as clocks differ.
 

@@ -14,6 +14,10 @@ from streamval.wire.answers import Answer, AnswerWriter, Contents, Logprobs, fra
 
 _REASONS = {"length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 
+SIGNATURE = "streamval"
+"""The signature of thinking that has none of a provider. Clients send back only what is signed, and some providers behind
+the gateway want their reasoning back."""
+
 _ERRORS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -64,7 +68,7 @@ class MessagesWriter(AnswerWriter):
         return self._in_block("text", {"text": ""}, {"type": "text_delta", "text": text})
 
     def reasoning(self, text: str) -> Contents:
-        """Write thinking. It has no signature, so no provider takes it back."""
+        """Write thinking. It is signed with `SIGNATURE` at its end."""
         delta = {"type": "thinking_delta", "thinking": text}
         return self._in_block("thinking", {"thinking": "", "signature": ""}, delta)
 
@@ -104,7 +108,9 @@ class MessagesWriter(AnswerWriter):
         """Return a whole answer."""
         content: Contents = []
         if answer.reasoning:
-            content.append({"type": "thinking", "thinking": answer.reasoning, "signature": ""})
+            content.append(
+                {"type": "thinking", "thinking": answer.reasoning, "signature": SIGNATURE}
+            )
         content += [{"type": "text", "text": one} for one in (answer.text, answer.refusal) if one]
         content += [
             {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
@@ -136,8 +142,12 @@ class MessagesWriter(AnswerWriter):
     def _close(self) -> Contents:
         if self._open is None:
             return []
+        end: Contents = [{"type": "content_block_stop", "index": self._index}]
+        if self._open == "thinking":
+            signed = {"type": "signature_delta", "signature": SIGNATURE}
+            end.insert(0, {"type": "content_block_delta", "index": self._index, "delta": signed})
         self._open = None
-        return [{"type": "content_block_stop", "index": self._index}]
+        return end
 
 
 def error_event(error: Mapping[str, Any], status: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from streamval.wire.answers import AnswerWriter
 from streamval.wire.completions import Protocol
-from streamval.wire.messages_writer import MessagesWriter
+from streamval.wire.messages_writer import MessagesWriter, error_event
 from streamval.wire.openai_chat import ChatWriter
 from streamval.wire.openai_text import TextWriter
 from streamval.wire.responses_writer import ResponsesWriter
@@ -27,3 +27,13 @@ WRITERS: Mapping[Protocol, MakeWriter] = MappingProxyType(
         "messages": lambda run_id, model, *_: MessagesWriter(f"msg_{run_id}", model),
     }
 )
+
+
+def error_body(protocol: Protocol, status: int, error: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an error in OpenAI's form as the body of an answer in a protocol.
+
+    Example:
+        >>> error_body("messages", 404, {"error": {"message": "no such model"}})["type"]
+        'error'
+    """
+    return error_event(error, status) if protocol == "messages" else dict(error)

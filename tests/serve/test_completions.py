@@ -28,14 +28,14 @@ BAD = "One is fine. Two is forbidden here. Three is fine."
             ),
             429,
         ),
-        ((500, "Content-Type: text/html", b"<html>oops"), 502),
+        ((500, "Content-Type: text/html", b"<html>oops"), 500),
         (
             (
                 401,
                 "Content-Type: application/json",
                 b'{"error": {"message": "sk-of-the-upstream"}}',
             ),
-            502,
+            401,
         ),
         ((400, "Content-Type: application/json", b'{"error": {"message": "bad seed"}}'), 400),
         ((200, "Content-Type: text/html", b"<html>log in"), 502),
@@ -60,6 +60,27 @@ async def test_an_upstream_that_fails_early_is_a_real_status(script, status, str
     assert "sk-of-the-upstream" not in answer.text
     if status == 429:
         assert answer.headers["retry-after"] == "7"
+
+
+async def test_an_early_error_is_the_upstreams_own_but_for_words_that_break_a_rule():
+    said = {"error": {"message": "slow", "type": "tokens", "code": "busy", "param": "seed"}}
+    headers = "Retry-After: 7\r\nx-ratelimit-limit-tokens: 9\r\nSet-Cookie: a=b"
+    answers = [(429, headers, json.dumps(said).encode())]
+    said["error"]["message"] = "a forbidden word"
+    answers.append((400, headers, json.dumps(said).encode()))
+    async with (
+        upstream(lambda body, number: answers[number]) as behind,
+        gateway(behind.url) as serving,
+        httpx.AsyncClient(base_url=serving.url, trust_env=False) as client,
+    ):
+        body = {"model": "strict", "messages": ASK}
+        busy = await client.post("/v1/chat/completions", json=body)
+        refused = await client.post("/v1/chat/completions", json=body)
+    assert busy.json() == {"error": {**said["error"], "message": "slow"}}
+    assert (busy.headers["retry-after"], busy.headers["x-ratelimit-limit-tokens"]) == ("7", "9")
+    assert "set-cookie" not in busy.headers
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "busy")
+    assert "forbidden" not in refused.text
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ class Client:
 
     @property
     def frames(self):
-        lines = [line[6:] for line in self.body.decode().split("\n\n") if line]
+        frames = self.body.decode().split("\n\n")
+        lines = [line[6:] for line in frames if line and line != ": ping"]
         return [json.loads(line) for line in lines if line != "[DONE]"]
 
     @property
