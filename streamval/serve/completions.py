@@ -9,8 +9,10 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -51,12 +53,12 @@ class Completions:
     """An endpoint that answers: an ASGI application, so that it notices when the client goes.
 
     Args:
-        service: The models, the keys and the limiter.
+        current: Returns the service: the models, the keys and the limiter. Each request keeps to one.
         kind: The protocol.
     """
 
-    def __init__(self, service: Service, kind: Protocol) -> None:
-        self._service, self._kind = service, kind
+    def __init__(self, current: Callable[[], Service], kind: Protocol) -> None:
+        self._current, self._kind = current, kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, and write its line in the log however it ends."""
@@ -66,7 +68,7 @@ class Completions:
         line = RequestLog(scope["path"], headers.get("x-request-id"))
         exchange = Exchange(send, line.request_id, self._kind)
         try:
-            await self._answer(exchange, line, headers, receive)
+            await self._answer(self._current(), exchange, line, headers, receive)
         except asyncio.CancelledError:  # by the server, because the drain timeout expired
             line.outcome, line.status = line.outcome or "stopped", exchange.status or 503
             if not exchange.outcome:
@@ -75,19 +77,23 @@ class Completions:
             line.write()
 
     async def _answer(
-        self, exchange: Exchange, line: RequestLog, headers: dict[str, str], receive: Receive
+        self,
+        service: Service,
+        exchange: Exchange,
+        line: RequestLog,
+        headers: dict[str, str],
+        receive: Receive,
     ) -> None:
-        service = self._service
         try:
             service.check_key(key_of(headers), by_browser=False)
             service.check_origin(headers)
             body = Body(receive, headers, service.configuration.server.max_body_bytes)
             if await body.read(SMALL_BODY):
-                await self._begin(exchange, line, headers, body, service.limiter.slot())
+                await self._begin(service, exchange, line, headers, body, service.limiter.slot())
                 return
             async with service.limiter.slot():  # so that no more long bodies are kept than runs
                 await body.read()
-                await self._begin(exchange, line, headers, body, nullcontext())
+                await self._begin(service, exchange, line, headers, body, nullcontext())
         except _GoneError:
             line.outcome = "client gone"
         except RequestError as error:
@@ -98,6 +104,7 @@ class Completions:
 
     async def _begin(
         self,
+        service: Service,
         exchange: Exchange,
         line: RequestLog,
         headers: dict[str, str],
@@ -105,81 +112,102 @@ class Completions:
         slot: AbstractAsyncContextManager[None],
     ) -> None:
         """Answer a request that has come, once it has its slot, unless the client goes."""
-        request = _READ[self._kind](bytes(body.content))
+        request = _READ[self._kind](body.whole())
+        request = replace(request, headers=passed_on(headers, line.request_id))
         line.model, line.stream = request.model, request.stream
         if len(body.content) > SMALL_BODY:  # others are answered meanwhile
-            schemas = await in_thread(self._service.schemas_of, request)
+            schemas = await in_thread(service.schemas_of, request)
         else:
-            schemas = self._service.schemas_of(request)
-        run, relay, model = self._service.run_for(request, schemas)
-        work = self._run(exchange, line, request, run, relay, model, headers, slot)
+            schemas = service.schemas_of(request)
+        run, relay, model = service.run_for(request, schemas)
+        work = _run(service, exchange, line, request, run, relay, model, headers, slot)
         await _unless_gone(work, body.receive, line)
 
-    async def _run(
-        self,
-        exchange: Exchange,
-        line: RequestLog,
-        request: CompletionRequest,
-        run: Run[Any],
-        relay: Relay | None,
-        model: ServedModel,
-        headers: dict[str, str],
-        slot: AbstractAsyncContextManager[None],
-    ) -> None:
-        service = self._service
-        async with slot:
-            names = tuple(requirement.name for requirement in run.requirements)
-            run.subscribe(service.metrics.of(request.model, names))
-            run.subscribe(line.note)
-            if service.configuration.server.recent:
-                service.recent.add(run)
-            exchange.begin(
-                request,
-                run,
-                relay,
-                model,
-                wants_events="x-streamval-events" in headers,
-                headers_after=service.configuration.server.headers_after,
-            )
-            try:
-                await _within(service.configuration.server.run_seconds, run, exchange)
-            except BackendError as error:
-                line.error = type(error).__name__
-                log.warning("%s: %s", line.request_id, json.dumps(_logged(error)))
-                await _end_with_error(exchange, *await self._error_of(error, request.model))
-            except _TooLongError:
-                line.error = "TooLongError"
-                too_long = error_object("the answer takes too long", "server_timeout")
-                await _end_with_error(exchange, 504, too_long)
-            except Exception as error:
-                line.error = type(error).__name__
-                log.error("%s: a run raised %s", line.request_id, json.dumps(_where(error)))  # noqa: TRY400
-                unjudged = error_object("the answer could not be judged", "server_error")
-                await _end_with_error(exchange, 500, unjudged)
-            finally:
-                line.status = exchange.status
-                line.outcome = line.outcome or exchange.outcome
-                service.metrics.runs.labels(request.model, line.outcome or "stopped").inc()
-                if line.first_chunk is not None:
-                    service.metrics.first_chunk.labels(request.model).observe(line.first_chunk)
 
-    async def _error_of(
-        self, error: BackendError, model: str
-    ) -> tuple[int, dict[str, Any], dict[str, str]]:
-        """Return the status, the error and the headers for a client whose upstream failed.
+async def _run(
+    service: Service,
+    exchange: Exchange,
+    line: RequestLog,
+    request: CompletionRequest,
+    run: Run[Any],
+    relay: Relay | None,
+    model: ServedModel,
+    headers: dict[str, str],
+    slot: AbstractAsyncContextManager[None],
+) -> None:
+    async with slot:
+        names = tuple(requirement.name for requirement in run.requirements)
+        run.subscribe(service.metrics.of(request.model, names))
+        run.subscribe(line.note)
+        if service.configuration.server.recent:
+            service.recent.add(run)
+        exchange.begin(
+            request,
+            run,
+            relay,
+            model,
+            wants_events="x-streamval-events" in headers,
+            headers_after=service.configuration.server.headers_after,
+        )
+        try:
+            await _within(service.configuration.server.run_seconds, run, exchange)
+            failures = (await run).failures
+            line.rules = list(dict.fromkeys(one.requirement for one in failures))
+        except BackendError as error:
+            line.error = type(error).__name__
+            log.warning("%s: %s", line.request_id, json.dumps(_logged(error)))
+            await _end_with_error(exchange, *await _error_of(service, error, request.model))
+        except _TooLongError:
+            line.error = "TooLongError"
+            too_long = error_object("the answer takes too long", "server_timeout")
+            await _end_with_error(exchange, 504, too_long)
+        except Exception as error:
+            line.error = type(error).__name__
+            log.error("%s: a run raised %s", line.request_id, json.dumps(_where(error)))  # noqa: TRY400
+            unjudged = error_object("the answer could not be judged", "server_error")
+            await _end_with_error(exchange, 500, unjudged)
+        finally:
+            line.status = exchange.status
+            line.outcome = line.outcome or exchange.outcome
+            service.metrics.runs.labels(request.model, line.outcome or "stopped").inc()
+            if line.first_chunk is not None:
+                service.metrics.first_chunk.labels(request.model).observe(line.first_chunk)
 
-        What an upstream answers in place of a stream is passed on, if its message meets the rules.
-        """
-        status, content = error_answer(error)
-        headers: dict[str, str] = {}
-        refused = isinstance(error, RefusedRequestError)
-        instead = "the upstream refused the request" if refused else content["error"]["message"]
-        if error.answer is not None:
-            status, content, headers = error.answer
-        message = content["error"]["message"]
-        if message != instead and not (message and await self._service.passes(model, message)):
-            content = {"error": {**content["error"], "message": instead}}
-        return status, content, headers
+
+async def _error_of(
+    service: Service, error: BackendError, model: str
+) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Return the status, the error and the headers for a client whose upstream failed.
+
+    What an upstream answers in place of a stream is passed on, if its message meets the rules.
+    """
+    status, content = error_answer(error)
+    headers: dict[str, str] = {}
+    refused = isinstance(error, RefusedRequestError)
+    instead = "the upstream refused the request" if refused else content["error"]["message"]
+    if error.answer is not None:
+        status, content, headers = error.answer
+    message = content["error"]["message"]
+    if message != instead and not (message and await service.passes(model, message)):
+        content = {"error": {**content["error"], "message": instead}}
+    return status, content, headers
+
+
+PASSED_ON = ("traceparent", "tracestate", "baggage", "openai-organization", "openai-project")
+"""The headers of a client that go to the upstream, beside its `x-request-id`."""
+
+
+def passed_on(headers: Mapping[str, str], request_id: str) -> dict[str, str]:
+    """Return the headers of a client that go to the upstream.
+
+    Example:
+        >>> passed_on({"traceparent": "00-1", "cookie": "a=b"}, "r1")
+        {'x-request-id': 'r1', 'traceparent': '00-1'}
+    """
+    return {
+        "x-request-id": request_id,
+        **{name: headers[name] for name in PASSED_ON if name in headers},
+    }
 
 
 def key_of(headers: Mapping[str, str]) -> str | None:
@@ -188,15 +216,21 @@ def key_of(headers: Mapping[str, str]) -> str | None:
     return headers.get("authorization") if key is None else f"Bearer {key}"
 
 
+def new_request_id(given: str | None) -> str:
+    """Return a client's id of its request, if it is one, else a new one."""
+    known = given is not None and _REQUEST_ID.fullmatch(given)
+    return given if known and given else secrets.token_hex(12)
+
+
 class RequestLog:
     """One line of JSON a request: no text, no key."""
 
     def __init__(self, path: str, request_id: str | None) -> None:
-        known = request_id is not None and _REQUEST_ID.fullmatch(request_id)
-        self.request_id = request_id if known and request_id else secrets.token_hex(12)
+        self.request_id = new_request_id(request_id)
         self.path = path
         self.model, self.stream = "", False
         self.status, self.outcome, self.error = 0, "", ""
+        self.rules: list[str] = []  # that the answer did not meet
         self.first_chunk: float | None = None
         self.attempts, self.usage = 0, (0, 0, 0)
         self._began = time.monotonic()
@@ -221,6 +255,7 @@ class RequestLog:
             "stream": self.stream,
             "status": self.status,
             "outcome": self.outcome,
+            "rules": self.rules,
             "error": self.error,
             "attempts": self.attempts,
             "tokens_in": self.usage[0],
@@ -275,6 +310,9 @@ class Body:
         self.receive = receive
         self.content = bytearray()
         self._most = most
+        self._encoding = headers.get("content-encoding", "identity").strip().lower()
+        if self._encoding not in ("identity", "gzip"):
+            raise RequestError("send the body as it is, or with gzip", status=415)
         announced = headers.get("content-length", "0")
         self._check(int(announced) if announced.isdecimal() else 0)
 
@@ -301,9 +339,41 @@ class Body:
             ) from None
         return False
 
+    def whole(self) -> bytes:
+        """Return the body, decompressed: no further than to the limit, as a few bytes may become very many.
+
+        Raises:
+            RequestError: With status 413 if it is too long, with 400 if it is no gzip.
+        """
+        if self._encoding == "identity":
+            return bytes(self.content)
+        reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        try:
+            body = reader.decompress(self.content, self._most + 1)
+        except zlib.error:
+            raise RequestError("the body is no gzip") from None
+        self._check(len(body))
+        if not reader.eof:
+            raise RequestError("the body is gzip that was cut off")
+        return body
+
     def _check(self, size: int) -> None:
         if size > self._most:
             raise RequestError(f"the body is longer than {self._most:,} bytes", status=413)
+
+
+async def body_of(receive: Receive, headers: dict[str, str], most: int) -> bytes:
+    """Return the body of a request that is not streamed.
+
+    Raises:
+        RequestError: As `Body`; with status 400 if the client goes.
+    """
+    body = Body(receive, headers, most)
+    try:
+        await body.read()
+    except _GoneError:
+        raise RequestError("the client went") from None
+    return body.whole()
 
 
 async def _unless_gone(work: Any, receive: Receive, line: RequestLog) -> None:

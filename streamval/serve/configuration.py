@@ -91,6 +91,7 @@ class ServerSettings(_Strict):
             time that a client may read nothing once the network buffers are full.
         headers_after: The longest time that the status of a streamed answer waits for its first good chunk, so that
             an upstream that fails early gives a real status.
+        cors_origins: The origins whose pages may use the gateway, such as ``https://app.example.org``.
         recent: How many runs the page shows to clients with a key, including their text and the text that was
             withheld of it. 0 for no page.
     """
@@ -105,6 +106,9 @@ class ServerSettings(_Strict):
     run_seconds: Seconds = 600.0
     ping_seconds: Seconds = 15.0
     headers_after: Seconds = 5.0
+    cors_origins: list[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]] = Field(
+        default_factory=list
+    )
     recent: Annotated[int, Field(ge=0, le=100)] = 0
 
     @model_validator(mode="after")
@@ -115,10 +119,17 @@ class ServerSettings(_Strict):
 
 
 class Configuration(_Strict):
-    """The whole file."""
+    """The whole file.
+
+    Attributes:
+        upstreams: The upstreams, by the names that the file gives them.
+        models: The models, by the names that clients use.
+        pass_through: The ``openai/`` upstreams that get requests for ``embeddings`` and ``moderations``, which are not judged.
+    """
 
     upstreams: Annotated[dict[str, Upstream], Field(min_length=1)]
     models: Annotated[dict[str, ServedModel], Field(min_length=1)]
+    pass_through: dict[str, str] = Field(default_factory=dict)
     server: ServerSettings = ServerSettings()
 
 
@@ -132,6 +143,11 @@ def problems_in(configuration: Configuration) -> Iterator[tuple[Location, str]]:
             yield ("upstreams", name), str(error)
         if upstream.model.startswith("openai/"):
             yield from _wrong_options(("upstreams", name, "options"), upstream.defaults)
+    for name, wanted in configuration.pass_through.items():
+        if name not in ("embeddings", "moderations"):
+            yield ("pass_through", name), "only embeddings and moderations are passed through"
+        elif wanted not in upstreams or not upstreams[wanted].model.startswith("openai/"):
+            yield ("pass_through", name), f"{wanted!r} is no `openai/` upstream of this file"
     for name, model in configuration.models.items():
         yield from _wrong_model(("models", name), model, upstreams)
 

@@ -14,9 +14,10 @@ import aiohttp
 
 from streamval.backends.base import Backend
 from streamval.backends.options import SAMPLING
-from streamval.errors import RequestError
-from streamval.serve.upstream import OpenAIRelay, Relay, Upstream
+from streamval.errors import BackendError, ConnectionFailedError, RequestError
+from streamval.serve.upstream import MAX_ANSWER, OpenAIRelay, Relay, Upstream, proxy_for
 from streamval.wire.completions import CompletionRequest
+from streamval.wire.sse import MEDIA_TYPE
 
 CONNECT_SECONDS = 10.0
 
@@ -55,18 +56,18 @@ class OpenAIEndpoint(Endpoint):
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         self.model = upstream.model.removeprefix("openai/")
-        base = (upstream.api_base or "https://api.openai.com/v1").rstrip("/")
+        self.base = (upstream.api_base or "https://api.openai.com/v1").rstrip("/")
         paths = {"chat": "/chat/completions", "text": "/completions"}
-        self.url = base + paths[upstream.completion]
+        self.url = self.base + paths[upstream.completion]
         self._session: aiohttp.ClientSession | None = None
 
     @property
     def session(self) -> aiohttp.ClientSession:
         """The connections, opened on the running loop when they are first needed."""
-        if self._session is None:
+        if self._session is None or self._session.closed:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
             # Not compressed: a few bytes could become very many.
-            headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+            headers = {"Accept": MEDIA_TYPE, "Accept-Encoding": "identity", **self.upstream.headers}
             if self.upstream.api_key:
                 headers["Authorization"] = f"Bearer {self.upstream.api_key}"
             connector = aiohttp.TCPConnector(limit=0)  # the gateway has its own limit
@@ -86,11 +87,36 @@ class OpenAIEndpoint(Endpoint):
             raise RequestError(
                 "this model's upstream writes text completions, which have no tools", param="tools"
             )
-        return OpenAIRelay(self.upstream, self.url, self.session, for_client=True)
+        return OpenAIRelay(
+            self.upstream, self.url, self.session, for_client=True, headers=request.headers
+        )
 
     def judge(self) -> Backend:
         """Return the same endpoint, for questions of our own."""
         return OpenAIRelay(self.upstream, self.url, self.session, for_client=False)
+
+    async def forward(
+        self, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
+        """Send a request that nothing judges; return the status and the body of the answer.
+
+        Raises:
+            BackendError: If the upstream does not answer with JSON of a bounded size.
+        """
+        url = self.base + path
+        sent = {**headers, "Content-Type": "application/json", "Accept": "application/json"}
+        try:
+            async with self.session.post(
+                url, data=body, headers=sent, proxy=proxy_for(url), allow_redirects=False
+            ) as answer:
+                said = await answer.content.read(MAX_ANSWER)
+                if answer.content_type != "application/json" or not answer.content.at_eof():
+                    raise BackendError(f"{self.model} answered with {answer.content_type}")
+                return answer.status, said
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ConnectionFailedError(
+                f"{self.model} does not answer: {type(error).__name__}"
+            ) from None
 
     async def aclose(self) -> None:
         """Close the connections."""

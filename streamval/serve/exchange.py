@@ -269,7 +269,12 @@ class Exchange:
         if self._begun:
             return []
         self._begun = True
+        self._adopt()
         return self._writer.begin()
+
+    def _adopt(self) -> None:
+        if self._relay is not None:
+            self._writer.adopt(self._relay.marks)
 
     def _joined(self) -> tuple[str, Sequence[TokenLogprob]]:
         text = "".join(text for text, _ in self._chunks)
@@ -320,6 +325,7 @@ class Exchange:
                 await self._send_body(frames(self._started()) + self._writer.ping)
 
     async def _send_answer(self, answer: Answer) -> None:
+        self._adopt()
         whole = self._writer.whole(answer)
         await self._send_whole(200, json.dumps(whole).encode(), {})
 

@@ -49,6 +49,8 @@ class Limiter:
         self._runs, self._max_waiting, self._changed = runs, waiting, changed
         self._queue: deque[asyncio.Future[None]] = deque()
         self.running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._closed = False
 
     def close(self) -> None:
@@ -59,6 +61,10 @@ class Limiter:
             if not turn.done():
                 turn.set_exception(draining())
         self._changed(self)
+
+    async def idle(self) -> None:
+        """Wait until no request runs."""
+        await self._idle.wait()
 
     @property
     def waiting(self) -> int:
@@ -76,6 +82,7 @@ class Limiter:
             raise draining()
         if self.running < self._runs and not self._queue:
             self.running += 1
+            self._idle.clear()
             self._changed(self)
         else:
             await self._wait()
@@ -116,4 +123,6 @@ class Limiter:
                 break
         else:
             self.running -= 1
+            if not self.running:
+                self._idle.set()
         self._changed(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, TextIO
 import uvicorn
 from starlette.applications import Starlette
 
-from streamval.errors import UsageError
+from streamval.errors import ConfigurationError, UsageError
 from streamval.requirements.by_name import search_here
 from streamval.serve.config_file import read_configuration
 from streamval.serve.configuration import Configuration
@@ -62,7 +64,8 @@ def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None 
         print(json.dumps(started), file=sys.stderr, flush=True)
         if workers == 1:
             gateway = Gateway(configuration)
-            Server(gateway, config_for(gateway.app, configuration)).run([listening])
+            server = Server(gateway, config_for(gateway.app, configuration), path)
+            server.run([listening])
         else:
             _run_workers(path, configuration, listening, workers)
 
@@ -152,11 +155,35 @@ def _options(configuration: Configuration) -> dict[str, Any]:
 
 
 class Server(uvicorn.Server):
-    """Drains the gateway as soon as a signal asks it to stop."""
+    """Drains the gateway as soon as a signal asks it to stop. SIGHUP reads the file again.
 
-    def __init__(self, gateway: Gateway, config: uvicorn.Config) -> None:
+    Args:
+        gateway: The gateway.
+        config: Of uvicorn.
+        path: The gateway's file.
+    """
+
+    def __init__(
+        self, gateway: Gateway, config: uvicorn.Config, path: str | Path | None = None
+    ) -> None:
         super().__init__(config)
-        self._gateway = gateway
+        self._gateway, self._path = gateway, path
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until a signal comes."""
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
+        await super().serve(sockets)
+
+    def reload(self) -> None:
+        """Read the file again. One that cannot be served is logged, and the last one stays."""
+        try:
+            self._gateway.reload(read_configuration(self._path))
+        except ConfigurationError as error:
+            said = {"error": "the file was not read again", "why": str(error)}
+        else:
+            said = {"reloaded": str(self._path or "the default configuration")}
+        print(json.dumps(said), file=sys.stderr, flush=True)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Drain; a second Ctrl-C stops at once."""

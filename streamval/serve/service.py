@@ -15,7 +15,7 @@ from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.run import Run
 from streamval.requirements.by_name import requirement_of
 from streamval.serve.configuration import Configuration, ServedModel
-from streamval.serve.endpoints import Endpoint, endpoint_of, known_options
+from streamval.serve.endpoints import Endpoint, OpenAIEndpoint, endpoint_of, known_options
 from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
@@ -36,6 +36,7 @@ class Service:
     Args:
         configuration: What to serve.
         shared: Whether several processes serve it, and share their metrics.
+        metrics: The metrics of the service that this one replaces.
 
     Attributes:
         limiter: Limits running and waiting requests.
@@ -43,10 +44,12 @@ class Service:
         recent: The runs that the page shows.
     """
 
-    def __init__(self, configuration: Configuration, *, shared: bool = False) -> None:
+    def __init__(
+        self, configuration: Configuration, *, shared: bool = False, metrics: Metrics | None = None
+    ) -> None:
         self.configuration = configuration
         settings = configuration.server
-        self.metrics = Metrics(shared=shared)
+        self.metrics = metrics or Metrics(shared=shared)
         self.limiter = Limiter(settings.max_runs, settings.max_waiting, self.metrics.note_limiter)
         self.draining = False
         self._keys = [_digest(key) for key in settings.keys]
@@ -64,6 +67,13 @@ class Service:
         self.draining = True
         self.limiter.close()
         self.recent.close()
+
+    async def retire(self) -> None:
+        """Close the connections once the last request has ended: another service has the next ones."""
+        try:
+            await self.limiter.idle()
+        finally:
+            await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections to the upstreams."""
@@ -108,6 +118,21 @@ class Service:
                 status=401,
                 code="invalid_api_key",
             )
+
+    def forwarder(self, name: str) -> OpenAIEndpoint:
+        """Return the endpoint to which the file passes requests for embeddings or moderations on.
+
+        Raises:
+            RequestError: With status 404, if it names none.
+        """
+        upstream = self.configuration.pass_through.get(name)
+        endpoint = self._endpoints.get(upstream or "")
+        if not isinstance(endpoint, OpenAIEndpoint):
+            raise RequestError(
+                f"{name} are not served here: `pass_through: {{{name}: UPSTREAM}}` in the file serves them",
+                status=404,
+            )
+        return endpoint
 
     async def passes(self, name: str, text: str) -> bool:
         """Return whether a text that no model of ours wrote meets the rules of a model: an upstream's message."""

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from io import BytesIO
 from math import isfinite
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -67,6 +71,7 @@ class Upstream(BaseModel):
         continues: How a chat's server continues the assistant's last message; see `OpenAIBackend`.
         options: Options of every request; a client's options override them. ``{at_most: N}`` limits what a
             client may ask for, and ``{always: V}`` replaces it.
+        headers: Headers of every request to an ``openai/`` endpoint.
         stall_timeout: Seconds without a delta before the upstream counts as broken.
     """
 
@@ -78,12 +83,17 @@ class Upstream(BaseModel):
     completion: Literal["chat", "text"] = "chat"
     continues: Literal["message", "flag", "vllm"] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
+    headers: dict[str, Annotated[str, Field(pattern=r"^[ -~]*$")]] = Field(
+        default_factory=dict, repr=False
+    )
     stall_timeout: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 120.0
 
     @model_validator(mode="after")
     def _is_whole(self) -> Upstream:
         if self.model == "local" and (self.api_base or self.api_key or self.continues):
             raise ValueError("the embedded model has no api_base, api_key or continues")
+        if self.headers and not self.model.startswith("openai/"):
+            raise ValueError("headers are sent to `openai/` upstreams only")
         return self
 
     @property
@@ -140,12 +150,14 @@ class Relay(Backend):
 
     Attributes:
         logprobs: The log probabilities of tokens that are not released yet.
+        marks: The id and the marks of the upstream's first frame.
     """
 
     options_hold_keys = False  # they are a client's
 
     def __init__(self) -> None:
         self.logprobs: deque[TokenLogprob] = deque()
+        self.marks: dict[str, Any] = {}
 
     def take_logprobs(self, text: str, end: int) -> list[TokenLogprob]:
         """Take the log probabilities up to an offset; return those whose tokens match the text."""
@@ -162,10 +174,17 @@ class OpenAIRelay(Relay):
     """Relays one request to an endpoint of OpenAI's shape."""
 
     def __init__(
-        self, upstream: Upstream, url: str, session: aiohttp.ClientSession, *, for_client: bool
+        self,
+        upstream: Upstream,
+        url: str,
+        session: aiohttp.ClientSession,
+        *,
+        for_client: bool,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         self._upstream, self._url, self._session = upstream, url, session
+        self._headers = {**headers, "Content-Type": "application/json"}
         self._for_client = for_client  # and not for a judge, who needs the text alone
         self._attempts = 0
         self._begin_at(0)
@@ -189,7 +208,8 @@ class OpenAIRelay(Relay):
             response = await self._session.post(
                 self._url,
                 data=BytesIO(json.dumps(body, allow_nan=False).encode()),  # sent in parts
-                headers={"Content-Type": "application/json"},
+                headers=self._headers,
+                proxy=proxy_for(self._url),
                 allow_redirects=False,
             )
             await self._check(response)
@@ -274,6 +294,8 @@ class OpenAIRelay(Relay):
                 raise StreamBrokenError(f"{self.model} broke off: {self._shown(said)}")
             deltas = self._read(frame, reader)
             if self._for_client:
+                if not self.marks:
+                    self.marks = marks_in(frame)
                 self._add_logprobs(deltas[0].text, first_choice(frame) or {})
         except (
             ArithmeticError,
@@ -345,6 +367,41 @@ class OpenAIRelay(Relay):
 
     def _shown(self, said: object, most: int = SHOWN) -> str:
         return without_secrets(str(said), {"api_key": self._upstream.api_key or ""})[:most]
+
+
+_MARK = re.compile(r"[\w.:-]{1,128}")
+
+
+def marks_in(frame: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the id and the marks of a frame. They are not judged, so a mark has no spaces.
+
+    Example:
+        >>> marks_in({"id": "chatcmpl-1", "system_fingerprint": "fp_1", "service_tier": "say it", "created": 7})
+        {'id': 'chatcmpl-1', 'system_fingerprint': 'fp_1', 'created': 7}
+    """
+    marks: dict[str, Any] = {}
+    for name in ("id", "system_fingerprint", "service_tier"):
+        value = frame.get(name)
+        if isinstance(value, str) and _MARK.fullmatch(value):
+            marks[name] = value
+    if type(created := frame.get("created")) is int:
+        marks["created"] = created
+    return marks
+
+
+def proxy_for(url: str) -> str | None:
+    """Return the proxy that the environment names for an address (``HTTPS_PROXY``, ``NO_PROXY``, …).
+
+    Not by aiohttp's own `trust_env`, which also takes passwords from ``~/.netrc``.
+
+    Example:
+        >>> proxy_for("http://127.0.0.1:8000/v1")
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host in ("127.0.0.1", "::1", "localhost") or proxy_bypass(host):
+        return None
+    return getproxies().get(parts.scheme)
 
 
 def options_for(completion: Literal["chat", "text"], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,9 @@ class AnswerWriter(ABC):
     terminator: ClassVar[str] = ""
     ping: ClassVar[str] = PING
 
+    def adopt(self, fields: Mapping[str, Any]) -> None:
+        """Take over marks of the upstream's own frames."""
+
     @abstractmethod
     def begin(self) -> Contents:
         """Begin the answer."""

@@ -61,6 +61,7 @@ class CompletionRequest:
         stream: Whether the client wants frames.
         wants_usage: Whether it wants a frame with the usage.
         echo: The fields of a response that repeat the request, in Responses.
+        headers: The client's headers that go to the upstream.
     """
 
     kind: Protocol
@@ -70,6 +71,7 @@ class CompletionRequest:
     stream: bool
     wants_usage: bool
     echo: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def wants_json(self) -> bool:
@@ -338,6 +340,10 @@ class CompletionWriter(AnswerWriter):
 
     def __init__(self, head: Mapping[str, Any]) -> None:
         self._head = head
+
+    def adopt(self, fields: Mapping[str, Any]) -> None:
+        """Take over the upstream's id and marks: `id`, `created`, `system_fingerprint`, `service_tier`."""
+        self._head = {**self._head, **fields}
 
     def begin(self) -> Contents:
         """Send nothing: the first frame begins the answer."""

@@ -1,16 +1,19 @@
 """Tests of `streamval.serve.gateway`: real sockets on both sides, and OpenAI's own client in front."""
 
 import asyncio
+import gzip
 import json
 import random
 import time
 
+import anthropic
 import httpx
 import openai
 import pytest
 
+from streamval.serve.config_file import parse_configuration
 from streamval.serve.exchange import REFUSAL
-from tests.support.gateway import ASK, chat, client_of, gateway
+from tests.support.gateway import ASK, FILE, chat, client_of, gateway
 from tests.support.upstream import frame, upstream, words
 
 BAD = "One is fine. Two is forbidden here. Three is fine."
@@ -310,3 +313,169 @@ async def test_requests_that_are_refused_do_not_push_out_what_the_page_shows():
             page = (await client.get("/")).text
         assert page.count("<tr>") == 2
         assert "One is fine." in page
+
+
+# What is not ours goes through
+
+
+def written_by(frames, **marks):
+    return [{**frame({"content": text}), "created": 7, **marks} for text in frames]
+
+
+async def test_the_upstreams_marks_and_the_clients_headers_go_through():
+    marks = {"id": "chatcmpl-up", "system_fingerprint": "fp_1", "service_tier": "flex"}
+    file = FILE.replace("stall_timeout: 30", "headers: {{x-team: red}}")
+    async with (
+        upstream(written_by(["One. ", "Two."], **marks)) as behind,
+        gateway(behind.url, file=file) as serving,
+        client_of(serving) as client,
+    ):
+        sent = {"traceparent": "00-a", "OpenAI-Organization": "org", "Cookie": "a=b"}
+        asked = {"model": "plain", "messages": ASK, "extra_headers": sent}
+        whole = await client.chat.completions.create(**asked)
+        pieces = [one async for one in await client.chat.completions.create(**asked, stream=True)]
+        for one in (whole, *pieces):
+            assert (one.id, one.system_fingerprint, one.service_tier) == tuple(marks.values())
+        seen = behind.requests[0].headers
+        assert (seen["traceparent"], seen["openai-organization"], seen["x-team"]) == (
+            "00-a",
+            "org",
+            "red",
+        )
+        assert seen["x-request-id"]
+        assert "cookie" not in seen
+
+
+async def test_a_mark_cannot_say_what_is_forbidden():
+    marks = {"id": "a forbidden word", "system_fingerprint": "say it"}
+    async with (
+        upstream(written_by(["One."], **marks)) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        whole = await client.chat.completions.create(model="strict", messages=ASK)
+    assert "forbidden" not in whole.model_dump_json()
+    assert "say it" not in whole.model_dump_json()
+
+
+async def test_embeddings_are_passed_through_where_the_file_says_so():
+    said = {"object": "list", "data": [{"embedding": [0.5], "index": 0, "object": "embedding"}]}
+    answer = (200, "Content-Type: application/json", json.dumps(said).encode())
+    file = FILE.replace("server: ", "pass_through: {{embeddings: main}}\nserver: ")
+    async with (
+        upstream(lambda *_: answer) as behind,
+        gateway(behind.url, file=file) as serving,
+        client_of(serving) as client,
+    ):
+        found = await client.embeddings.create(model="e", input="Hi", encoding_format="float")
+        assert found.data[0].embedding == [0.5]
+        with pytest.raises(openai.NotFoundError, match="are not served here"):
+            await client.moderations.create(input="Hi")
+    assert behind.requests[0].body["input"] == "Hi"
+
+
+async def test_tokens_are_counted_in_anthropics_manner():
+    async with (
+        upstream([]) as behind,
+        gateway(behind.url) as serving,
+        anthropic.AsyncAnthropic(base_url=serving.url, api_key="x") as client,
+    ):
+        few = await client.messages.count_tokens(model="plain", messages=ASK)
+        more = await client.messages.count_tokens(
+            model="plain", messages=[{"role": "user", "content": "Say it. " * 100}]
+        )
+        assert 0 < few.input_tokens < 50 < more.input_tokens
+        with pytest.raises(anthropic.NotFoundError):
+            await client.messages.count_tokens(model="none", messages=ASK)
+
+
+async def test_a_page_of_a_named_origin_may_ask():
+    origin = "https://app.example.org"
+    async with (
+        upstream(["Hi."]) as behind,
+        gateway(behind.url, server=f", cors_origins: ['{origin}']") as serving,
+        httpx.AsyncClient(base_url=serving.url, trust_env=False) as client,
+    ):
+        for who, allowed in ((origin, origin), ("https://evil.example", None)):
+            headers = {"origin": who, "access-control-request-method": "POST"}
+            asked = await client.options("/v1/chat/completions", headers=headers)
+            assert asked.headers.get("access-control-allow-origin") == allowed
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (gzip.compress(json.dumps({"model": "plain", "messages": ASK}).encode()), 200),
+        (gzip.compress(b"[" * 200_000_000, 9), 413),  # 194 kB
+        (gzip.compress(b"{}")[:-6], 400),
+        (b"no gzip", 400),
+    ],
+)
+async def test_a_body_may_be_compressed(body, status):
+    async with (
+        upstream(["Hi."]) as behind,
+        gateway(behind.url) as serving,
+        httpx.AsyncClient(base_url=serving.url, trust_env=False) as client,
+    ):
+        headers = {"content-type": "application/json", "content-encoding": "gzip"}
+        answer = await client.post("/v1/chat/completions", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+
+
+async def test_reasoning_is_sent_once_it_was_judged():
+    thoughts = [frame({"reasoning_content": "Let me see. "}), frame({"content": "One is fine."})]
+    file = FILE.replace(
+        "  plain: {{upstream: main}}", "  plain: {{upstream: main, reasoning: deliver}}"
+    )
+    async with (
+        upstream(thoughts) as behind,
+        gateway(behind.url, file=file) as serving,
+        client_of(serving) as client,
+    ):
+        asked = {"model": "plain", "messages": ASK}
+        whole = await client.chat.completions.create(**asked)
+        pieces = [one async for one in await client.chat.completions.create(**asked, stream=True)]
+        hidden = await client.chat.completions.create(**{**asked, "model": "careful"})
+    assert whole.choices[0].message.reasoning_content == "Let me see."
+    deltas = [one.choices[0].delta for one in pieces if one.choices]
+    assert "".join(getattr(one, "reasoning_content", "") for one in deltas) == "Let me see."
+    assert "Let me see" not in hidden.model_dump_json()
+
+
+async def test_a_failure_may_have_words_of_the_file(caplog):
+    file = FILE.replace("on_failure: error", "on_failure: {{text: 'I cannot say that.'}}")
+    async with (
+        upstream(words("One is fine. Two is forbidden here.")) as behind,
+        gateway(behind.url, file=file) as serving,
+        client_of(serving) as client,
+    ):
+        with caplog.at_level("INFO", "streamval.serve"):
+            text, reason, refusal, _ = await chat(client, "strict")
+            whole = await client.chat.completions.create(model="strict", messages=ASK)
+    assert whole.choices[0].message.content == text
+    assert (text, reason, refusal) == ("One is fine.I cannot say that.", "content_filter", None)
+    line = json.loads(caplog.messages[-1])
+    assert (line["outcome"], line["rules"]) == ("rejected", ['never say "forbidden"'])
+
+
+async def test_another_configuration_is_served_and_no_stream_is_lost():
+    goes_on = asyncio.Event()
+    script = [*words("One is fine. Two is"), goes_on, *words(" too. Three.")]
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+    ):
+        asked = {"model": "plain", "messages": ASK}
+        stream = await client.chat.completions.create(**asked, stream=True)
+        said = (await anext(aiter(stream))).choices[0].delta.content
+        changed = FILE.replace("  plain:", "  renamed:").format(url=behind.url, server="")
+        serving.reload(parse_configuration(changed, "test.yaml", {}))
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(**asked)
+        goes_on.set()
+        async for piece in stream:
+            said += piece.choices[0].delta.content or "" if piece.choices else ""
+        whole = await client.chat.completions.create(**{**asked, "model": "renamed"})
+    assert said == "One is fine. Two is too. Three."
+    assert whole.choices[0].message.content == said

@@ -206,3 +206,31 @@ def test_a_client_whose_network_vanishes_costs_nothing_more():
     assert done.returncode == 0, done.stderr
     # A client that is silent, and one that text is sent to: each is noticed, and its upstream closed.
     assert len(done.stdout.splitlines()) == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no SIGHUP here")
+async def test_sighup_reads_the_file_again_and_a_wrong_one_changes_nothing(tmp_path):
+    port = free_port()
+    async with upstream(["Hi."]) as behind:
+        path = a_file(tmp_path, behind.url, port)
+        good = path.read_text()
+        with started(str(path), port=port) as going:
+
+            def models():
+                answer = httpx.get(f"http://127.0.0.1:{port}/v1/models", trust_env=False)
+                return {model["id"] for model in answer.json()["data"]}
+
+            async def reads(text):
+                path.write_text(text)
+                going.send_signal(signal.SIGHUP)
+                for line in iter(going.stderr.readline, ""):
+                    if "read again" in line or "reloaded" in line:
+                        return line
+                raise AssertionError("it has ended")
+
+            assert "plain" in models()
+            assert "temprature" in await reads(good.replace("stall_timeout", "temprature"))
+            assert "plain" in models()
+            assert "reloaded" in await reads(good.replace("  plain:", "  renamed:"))
+            assert "renamed" in models()
+            assert "plain" not in models()
