@@ -10,7 +10,7 @@ from streamval.chunkers.base import Chunker, Resumable
 from streamval.chunkers.chunking import Chunking, chunking_on, start_chunker
 from streamval.chunkers.tool import ToolChunker
 from streamval.types.channels import Channel
-from streamval.types.chunks import Chunk
+from streamval.types.chunks import Chunk, CutChunk
 from streamval.types.deltas import Delta
 from streamval.types.text import Mender
 
@@ -19,7 +19,7 @@ class ChannelChunker:
     """Cuts each channel of a stream with a chunker of its own, and keeps their order.
 
     Where the model goes on on another channel, the rest of the last one is a chunk, so that nothing is judged
-    later than what was written behind it.
+    later than what was written behind it: a `CutChunk` if it may end inside of a word. Words as chunks wait instead.
 
     Args:
         text: Cuts the text.
@@ -69,7 +69,7 @@ class ChannelChunker:
         """
         text = start_chunker(chunking)
         reasoning = partial(start_chunker, chunking_on("reasoning", chunking))
-        return cls(text, reasoning, names, may_go_on=isinstance(text, Resumable))
+        return cls(text, reasoning, names, may_go_on=waits(text))
 
     def feed(self, delta: Delta | str) -> list[Chunk]:
         """Take a delta; return the chunks that it completes."""
@@ -97,7 +97,10 @@ class ChannelChunker:
         last, self.channel = self.channel, channel
         if last == channel or (last == "text" and self._may_go_on):
             return []
-        return self._rest_of(last)
+        rest = self._rest_of(last)
+        if rest and last != "tool" and _may_be_cut(rest[-1].text):
+            rest[-1] = CutChunk(**vars(rest[-1]))
+        return rest
 
     def _rest_of(self, channel: Channel) -> list[Chunk]:
         if channel == "tool":
@@ -108,6 +111,20 @@ class ChannelChunker:
 
     def _cut_reasoning(self, text: str) -> list[Chunk]:
         return _placed(self._reasoning.feed(text)) if text else []
+
+
+def waits(text: object) -> bool:
+    """Return whether the rest of a chunker waits while the model writes on another channel: of JSON, and of words."""
+    return isinstance(text, Resumable) or getattr(text, "grain", None) == 1
+
+
+_JOINS = frozenset("_-/+=@#&%$~\\")
+"""The marks inside of words, keys and addresses."""
+
+
+def _may_be_cut(text: object) -> bool:
+    """Return whether a text may end inside of a word."""
+    return isinstance(text, str) and (text[-1:].isalnum() or text[-1:] in _JOINS)
 
 
 def _placed(chunks: list[Chunk]) -> list[Chunk]:

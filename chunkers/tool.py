@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from math import isfinite
@@ -70,6 +71,16 @@ class _Call:
         return ToolCall(self.number, self.id or token_hex(5)[:9], self.name, arguments, raw)
 
 
+_ID = re.compile(r"[\w.:+/=-]{1,256}", re.ASCII)
+
+
+def _id_in(given: str | None) -> str | None:
+    """Return a provider's id of a call; a new one in place of text, which nothing judges."""
+    if given is None or _ID.fullmatch(given):
+        return given
+    return token_hex(5)[:9]
+
+
 def _finite(written: str) -> float:
     """Read a number. One that is too large, `NaN` and `Infinity` would be no JSON in an event."""
     if not isfinite(number := float(written)):
@@ -112,6 +123,12 @@ class ToolChunker:
         chunks: list[Chunk] = []
         if delta.name and not call.named:
             call.name += mended(delta.name)
+        elif (
+            delta.name and delta.name != call.name
+        ):  # some servers send the whole name with each piece
+            raise StreamBrokenError(
+                f"the model wrote more of a tool's name behind {call.name!r:.60}: {delta.name!r:.60}"
+            )
         call.size += len(delta.arguments) + len(delta.name or "")
         if call.size > MAX_ARGUMENTS:
             raise StreamBrokenError(f"a tool call has more than {MAX_ARGUMENTS:,} characters")
@@ -145,7 +162,7 @@ class ToolChunker:
                 raise StreamBrokenError(f"the model sent more than {MAX_CALLS} tool calls")
             call = self._by_index[delta.index] = _Call(len(self._calls))
             self._calls.append(call)
-        call.id = call.id or delta.id
+        call.id = call.id or _id_in(delta.id)
         return call
 
     def _is_certain(self, name: str) -> bool:

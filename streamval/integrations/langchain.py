@@ -237,17 +237,18 @@ class JudgedChatModel(BaseChatModel):
         return wait_for(lambda: self._agenerate(messages, stop, **kwargs))
 
 
-_BLOCKS = ("thinking_blocks", "reasoning_items")
+_BLOCKS = ("thinking_blocks", "reasoning_items", "reasoning_details")
 _GOES_BACK = ("reasoning_content", *_BLOCKS)
 """The fields of an answer that its provider may want back."""
 
 
 def _as_messages(messages: list[BaseMessage]) -> list[Message]:
     """Return messages as OpenAI writes them, with their pictures, calls, results and reasoning."""
-    written = convert_to_openai_messages(messages)
-    assert isinstance(written, list)
-    read = []
-    for message, one in zip(messages, written, strict=True):
+    read: list[Message] = []
+    for message in messages:
+        # One message may become several: the results of tools in Anthropic's form.
+        *before, one = convert_to_openai_messages([message])
+        read += map(Message.read, before)
         more = {name: message.additional_kwargs.get(name) for name in _GOES_BACK}
         # A message that was put together of chunks has the reasoning of every attempt.
         ends = message.response_metadata.get("streamval") or [{}]

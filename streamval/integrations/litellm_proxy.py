@@ -31,10 +31,11 @@ from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.run import Run
 from streamval.requirements.by_name import requirement_of
 from streamval.types.deltas import Delta, ToolCallDelta
+from streamval.types.messages import texts_in
 from streamval.types.results import StreamResult
 from streamval.wire.completions import CompletionReader
 from streamval.wire.openai_chat import ChatWriter
-from streamval.wire.parts import part, text_in
+from streamval.wire.parts import as_mapping, part, text_in
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,6 +105,8 @@ class JudgedGuardrail(CustomGuardrail):  # type: ignore[misc]  # mypy does not f
         if not isinstance(response, ModelResponse):
             raise self._refused("it judges chat completions; leave it out of other routes")
         for choice in response.choices:
+            if unjudged := _unjudged(choice):
+                raise self._refused(f"the answer has {unjudged}, which it does not judge")
             self._valid(await self._start(_Answer(_as_deltas(choice)), data))
         return response
 
@@ -197,6 +200,26 @@ class _Sent:
         first = self._answer.first
         head = {name: part(first, name) for name in ("id", "model", "created")}
         return [ModelResponseStream(**{**frame, **head}) for frame in frames]
+
+
+_JUDGED = frozenset({"role", "content", "tool_calls", "reasoning_content"})
+"""The fields of a message that are judged."""
+
+
+def _unjudged(choice: Any) -> str | None:
+    """Return a field of a whole answer that has something in it and is not judged; `None` if there is none.
+
+    Blocks of thinking whose text is that of `reasoning_content`, and what providers add to a field, are no such field.
+    """
+    fields = as_mapping(part(choice, "message"))
+    thought = text_in(fields.get("reasoning_content"))
+    blocks = fields.pop("thinking_blocks", None) or ()
+    if not all(text in thought for block in blocks for text in texts_in(as_mapping(block))):
+        return "thinking_blocks"
+    provider = fields.pop("provider_specific_fields", None) or {}
+    known = {"thinking_blocks", "reasoning_content", "refusal", "citations"}
+    fields |= {name: value for name, value in provider.items() if name not in known}
+    return next((name for name, value in fields.items() if value and name not in _JUDGED), None)
 
 
 def _as_deltas(choice: Any) -> Sequence[Delta]:

@@ -27,7 +27,7 @@ from agents.models.multi_provider import MultiProvider
 from agents.retry import ModelRetryAdvice, ModelRetryAdviceRequest
 from agents.tool import FunctionTool, Tool
 from agents.usage import Usage as AgentUsage
-from openai.types.responses import ResponseOutputMessage
+from openai.types.responses import ResponseOutputMessage, ResponseReasoningItem
 from openai.types.responses.response_prompt_param import ResponsePromptParam
 from pydantic import Discriminator, TypeAdapter
 
@@ -38,6 +38,7 @@ from streamval.events import ChunkEvent, Event, ReasoningEvent, RetryEvent, Star
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.run import Run
 from streamval.types.deltas import Delta
+from streamval.types.messages import texts_in
 from streamval.types.results import StreamResult
 from streamval.wire.openai_responses import ResponsesReader, input_items
 from streamval.wire.responses_writer import ResponsesWriter, usage_object
@@ -241,17 +242,26 @@ class _Wrapped(Backend):
             raise ModelBehaviorError("the model's stream ended without a response")
 
     def items(self, result: StreamResult) -> list[TResponseOutputItem]:
-        """Return the items of the last response, with the text that was judged in place of another."""
-        messages = [one for one in self._output if isinstance(one, ResponseOutputMessage)]
+        """Return the items of the last response, with the text that was judged in place of another.
+
+        Reasoning that can be read stays if it was judged and delivered.
+        """
+        output = [
+            one
+            for one in self._output
+            if not isinstance(one, ResponseReasoningItem)
+            or all(text.strip() in result.reasoning for text in texts_in(one.model_dump()))
+        ]
+        messages = [one for one in output if isinstance(one, ResponseOutputMessage)]
         parts = [part for one in messages for part in one.content]
         said = "".join(part.text for part in parts if part.type == "output_text")
         if said.strip() == result.text.strip():
-            return list(self._output)
+            return output
         # A repair went on from text that stood, or a rule has masked some of it.
         text = {"type": "output_text", "text": result.text, "annotations": []}
         message = ResponseOutputMessage.model_validate({**_MESSAGE, "content": [text]})
-        first = next((at for at, one in enumerate(self._output) if one in messages), 0)
-        others = [one for one in self._output if one not in messages]
+        first = next((at for at, one in enumerate(output) if one in messages), 0)
+        others = [one for one in output if one not in messages]
         return [*others[:first], message, *others[first:]]
 
 

@@ -109,7 +109,7 @@ class JudgedModel(WrapperModel):
             raise self.failure("; ".join(map(str, result.failures)))
         calls = [_part_of(call) for call in result.tool_calls]
         texts = [TextPart(result.text)] if result.text or not calls else []
-        signed = [part for part in speaker.parts if isinstance(part, ThinkingPart)]
+        signed = speaker.signed(result.reasoning)
         thought = signed or ([ThinkingPart(result.reasoning)] if result.reasoning else [])
         return ModelResponse(
             parts=[*thought, *texts, *calls, *speaker.others],
@@ -196,6 +196,11 @@ class _Wrapped(Backend):
         self._messages = list(messages)
         self._settings = settings
         self._context = context
+
+    def signed(self, thought: str) -> list[ThinkingPart]:
+        """Return the signed thinking whose text, if it can be read, was judged and delivered as reasoning."""
+        thinking = [one for one in self.parts if isinstance(one, ThinkingPart)]
+        return [one for one in thinking if one.content.strip() in thought]
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Yield what the model writes."""
@@ -306,7 +311,7 @@ class _JudgedStream(StreamedResponse):
         if not result.success:
             raise self.model.failure("; ".join(map(str, result.failures)))
         self.finish_reason = self.speaker.finish_reason
-        for said in self._end(calls):
+        for said in self._end(calls, result.reasoning):
             yield said
 
     def _said(self, event: Event, *, first: bool) -> list[ModelResponseStreamEvent]:
@@ -320,12 +325,12 @@ class _JudgedStream(StreamedResponse):
             return list(parts.handle_thinking_delta(vendor_part_id="thinking", content=thought))
         return []
 
-    def _end(self, calls: Sequence[ToolCall]) -> list[ModelResponseStreamEvent]:
+    def _end(self, calls: Sequence[ToolCall], thought: str) -> list[ModelResponseStreamEvent]:
         """Return the calls, the signatures of thinking, and the parts that are passed on."""
         parts = self._parts_manager
         events: list[ModelResponseStreamEvent] = []
         for at, part in enumerate(
-            (*self.speaker.parts, *map(_part_of, calls), *self.speaker.others)
+            (*self.speaker.signed(thought), *map(_part_of, calls), *self.speaker.others)
         ):
             # Signed thinking takes the place of what was streamed: it goes back as it came.
             is_first_thought = isinstance(part, ThinkingPart) and at == 0

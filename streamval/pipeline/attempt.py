@@ -10,7 +10,7 @@ plain objects that never call back; this module joins them, and emits the events
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from streamval import bridge
 from streamval.aio.on_loop import OnLoop
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.chunkers.base import Resumable
-from streamval.chunkers.channels import ChannelChunker
+from streamval.chunkers.channels import ChannelChunker, waits
 from streamval.chunkers.chunking import chunking_on, start_chunker
 from streamval.chunkers.tool import ToolChunk
 from streamval.events import (
@@ -48,11 +48,11 @@ from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.context import Context
 from streamval.types.deltas import Delta
-from streamval.types.messages import ToolCall
+from streamval.types.messages import ToolCall, texts_in
 from streamval.types.results import Failure, ValidationResult
 from streamval.types.text import mended
 from streamval.validation.checkpoints import Checkpoints
-from streamval.validation.final_check import as_read_by_rules, final_check
+from streamval.validation.final_check import REFUSED, as_read_by_rules, final_check
 from streamval.validation.options import Clones
 from streamval.validation.verdicts import Check, Verdict
 
@@ -179,6 +179,21 @@ class Attempt:
         last = clones[-1] if self._settings.schema is not None and clones else None
         return last if isinstance(last, MatchesSchema) else None
 
+    @property
+    def refused(self) -> bool:
+        """Whether it failed because the model refused, or its provider's filter cut it off."""
+        return self.ended_naturally and self.reader.known.finish_reason in REFUSED
+
+    @property
+    def opaque(self) -> tuple[Mapping[str, Any], ...]:
+        """The blocks of signed or encrypted reasoning that go back to the provider.
+
+        The text of a block that can be read has been judged and delivered as reasoning. Others are left out.
+        """
+        thought = self.reasoning.text if "reasoning" in self._settings.delivered else ""
+        blocks = self.reader.known.opaque
+        return tuple(one for one in blocks if all(text in thought for text in texts_in(one)))
+
     def drop_emitter(self) -> None:
         """Drop the emitter, which would keep the run in memory."""
         self._emitter = None
@@ -221,7 +236,7 @@ class Attempt:
             recorded(text, self.written, self.reader.flush),
             self._start_reasoning,
             [tool.name for tool in self._settings.tools],
-            may_go_on=isinstance(text, Resumable),
+            may_go_on=waits(text),
         )
 
     def _start_reasoning(self) -> RecordedChunker:

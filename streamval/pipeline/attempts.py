@@ -138,6 +138,8 @@ class Attempts:
                 return attempt.ended_naturally
             if retry is None or self.request.attempt >= retry.loop_budget:
                 return False
+            if attempt.refused and not retry.refusals:
+                return False
             if checkpoints is not None and attempt.may_continue and self._can_continue(attempt):
                 kept = self._keep(attempt, checkpoints, kept.tokens)
             else:

@@ -79,7 +79,7 @@ class Ledger:
             **_as_fields(delivered.raw),
             reasoning=delivered.reasoning,
             tool_calls=tuple(delivered.calls),
-            opaque=last.reader.known.opaque if last and success else (),
+            opaque=last.opaque if last and success else (),
             attempts=tuple(entry.result(success=success) for entry in self._entries),
             failures=last.failures if last else (),
             validations=last.validations if last else (),

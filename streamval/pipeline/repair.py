@@ -53,6 +53,7 @@ class Repair:
             line each), or a function of the prompt and the failures. The text before and behind the prompt goes
             to the model as messages of their own.
         requirements: Replace the requirements of the pipeline or instruction.
+        refusals: Whether to try again where the model refused to answer, or its provider's filter cut it off.
 
     Raises:
         UsageError: If an argument cannot work.
@@ -66,6 +67,7 @@ class Repair:
     mode: Mode | None = None
     template: Template | None = None
     requirements: Sequence[Requirement | str] | None = field(default=None, kw_only=True)
+    refusals: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.loop_budget, int) or self.loop_budget < 1:
@@ -149,10 +151,18 @@ class Repair:
         results have to follow their calls. Override it to ask in another way; the arguments are those of `request`.
         """
         *turns, asked = first.messages
-        prompt = self.prompt(asked.content, failures)
-        before, found, behind = (
-            prompt.partition(asked.content) if asked.content else (prompt, "", "")
-        )
+        if callable(self.template):
+            prompt = self.prompt(asked.content, failures)
+            before, found, behind = (
+                prompt.partition(asked.content) if asked.content else (prompt, "", "")
+            )
+        else:  # filled in around the prompt: its words may also be in the template
+            prompt, mark = "", "{prompt}"
+            before, found, behind = (self.template or TEMPLATE).partition(mark)
+            behind = behind.replace(mark, "")
+            before, behind = (
+                _filled(one, {"failures": listed(failures)}) for one in (before, behind)
+            )
         if asked.content and not found and asked.is_plain and asked.role == "user":
             return (*turns, Message("user", prompt))  # a template that writes the prompt anew
         words = [Message("user", said) for said in (before.strip(), behind.strip()) if said]
@@ -173,7 +183,11 @@ class Repair:
         template = self.template or TEMPLATE
         # Not str.format: a template and the inserted text may have other braces.
         values = {"prompt": prompt, "failures": listed(failures)}
-        return re.sub(r"\{(prompt|failures)\}", lambda name: values[name[1]], template)
+        return _filled(template, values)
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    return re.sub(r"\{(prompt|failures)\}", lambda name: values.get(name[1], name[0]), template)
 
 
 def listed(failures: Sequence[Failure]) -> str:

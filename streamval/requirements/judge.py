@@ -160,13 +160,15 @@ async def _first_line(thunk: ModelOutputThunk) -> str:
     async with streamcontext(thunk.astream()) as deltas:
         async for delta in deltas:
             answer += "".join(one for one in reader.feed(delta) if isinstance(one, str))
-            words = _words(answer)
-            is_yes = words[:1] == ["yes"] and len(words) > 1
-            if words and ("\n" in answer.lstrip() or is_yes or len(answer) > LONGEST):
+            # Behind a line without a verdict there may be a closing tag: then all of that was thinking.
+            words = _words(_without_thinking(answer))
+            has_verdict = words[:1] in (["yes"], ["no"]) and len(words) > 1
+            ends_line = "\n" in _without_thinking(answer).lstrip()
+            if (has_verdict and (ends_line or words[0] == "yes")) or len(answer) > LONGEST:
                 break
         else:
             answer += "".join(one for one in reader.flush() if isinstance(one, str))
-    return answer.strip().split("\n")[0]
+    return _without_thinking(answer).strip().split("\n")[0]
 
 
 async def _whole(thunk: ModelOutputThunk) -> str:
@@ -175,6 +177,10 @@ async def _whole(thunk: ModelOutputThunk) -> str:
 
 
 def _without_thinking(answer: str) -> str:
+    """Return an answer without thinking between tags, or before a closing tag whose opening one is in the prompt."""
+    opening, closing = THINKING
+    if closing in answer and opening not in answer.partition(closing)[0]:
+        answer = answer.partition(closing)[2]
     reader = TagReader(*THINKING)
     pieces = [*reader.feed(answer), *reader.flush()]
     return "".join(one for one in pieces if isinstance(one, str))

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -148,6 +149,7 @@ async def _run(
             model,
             wants_events="x-streamval-events" in headers,
             headers_after=service.configuration.server.headers_after,
+            passes=partial(service.passes, request.model),
         )
         try:
             await _within(service.configuration.server.run_seconds, run, exchange)

@@ -25,7 +25,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from secrets import token_hex
 from typing import Any
@@ -113,9 +113,13 @@ class Exchange:
         *,
         wants_events: bool,
         headers_after: float = 5.0,
+        passes: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
-        """Prepare the answer to a request. See `ServerSettings` for `headers_after`."""
-        self._headers_after = headers_after
+        """Prepare the answer to a request.
+
+        See `ServerSettings` for `headers_after`; `passes` judges the words with which a model refuses.
+        """
+        self._headers_after, self._passes = headers_after, passes
         self._request, self._run, self._relay, self._model = request, run, relay, model
         self._streams = request.stream
         make = WRITERS[request.kind]
@@ -235,17 +239,27 @@ class Exchange:
             else:
                 await self.refuse(400, said)
             return
-        # A client that shows no refusals gets the file's words as text.
-        instead = None if isinstance(self._model.on_failure, str) else self._model.on_failure.text
-        refusal = REFUSAL if instead is None else None
+        reason, instead, refusal = await self._withheld()
         if not self._streams:
             text, _ = ("", None) if self._held else self._joined()
-            text += instead or ""
-            await self._send_answer(Answer(text, "content_filter", event.usage, refusal=refusal))
+            text += instead
+            await self._send_answer(Answer(text, reason, event.usage, refusal=refusal))
             return
         contents = [*self._started(), *(self._writer.text(instead) if instead else [])]
-        contents += self._writer.end("content_filter", self._usage_of(event), refusal)
+        contents += self._writer.end(reason, self._usage_of(event), refusal)
         await self._write([*contents, *self._taken_extras()], last=True, ends=True)
+
+    async def _withheld(self) -> tuple[str, str, str | None]:
+        """Return how an answer ends that failed for good: the reason, a text, and a refusal.
+
+        A model's own refusal is passed on, if its words meet the rules.
+        """
+        words = "" if self._relay is None else self._relay.refusal
+        if words and self._passes is not None and await self._passes(words):
+            return "content_filter" if self._protocol == "messages" else "stop", "", words
+        if isinstance(self._model.on_failure, str):
+            return "content_filter", "", REFUSAL
+        return "content_filter", self._model.on_failure.text, None  # many clients show no refusals
 
     # What goes over the wire
 

@@ -34,7 +34,7 @@ from streamval.errors import (
     RequestError,
     StreamBrokenError,
 )
-from streamval.types.deltas import Delta
+from streamval.types.deltas import MAX_REFUSAL, Delta
 from streamval.wire.answers import TokenLogprob
 from streamval.wire.completions import CompletionReader, first_choice, read_logprobs
 from streamval.wire.errors import answer_in, error_class, message_in, retry_after
@@ -151,6 +151,7 @@ class Relay(Backend):
     Attributes:
         logprobs: The log probabilities of tokens that are not released yet.
         marks: The id and the marks of the upstream's first frame.
+        refusal: The words with which the model refused to answer.
     """
 
     options_hold_keys = False  # they are a client's
@@ -158,6 +159,7 @@ class Relay(Backend):
     def __init__(self) -> None:
         self.logprobs: deque[TokenLogprob] = deque()
         self.marks: dict[str, Any] = {}
+        self.refusal = ""
 
     def take_logprobs(self, text: str, end: int) -> list[TokenLogprob]:
         """Take the log probabilities up to an offset; return those whose tokens match the text."""
@@ -281,7 +283,8 @@ class OpenAIRelay(Relay):
         return own
 
     def _begin_at(self, offset: int) -> None:
-        """Drop the log probabilities of an earlier attempt."""
+        """Drop what is known of an earlier attempt."""
+        self.refusal = ""
         self.logprobs = deque()
         self._at, self._half = offset, False  # end of the text; inside a surrogate pair?
 
@@ -294,8 +297,8 @@ class OpenAIRelay(Relay):
                 raise StreamBrokenError(f"{self.model} broke off: {self._shown(said)}")
             deltas = self._read(frame, reader)
             if self._for_client:
-                if not self.marks:
-                    self.marks = marks_in(frame)
+                self.marks = self.marks or marks_in(frame)
+                self.refusal += (deltas[0].refusal or "")[: MAX_REFUSAL - len(self.refusal)]
                 self._add_logprobs(deltas[0].text, first_choice(frame) or {})
         except (
             ArithmeticError,

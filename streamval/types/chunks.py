@@ -64,3 +64,10 @@ class Chunk:
             own["call"] = call
 
     _repr_html_ = html_of
+
+
+class CutChunk(Chunk):
+    """A chunk that ends where the model went on on another channel, perhaps inside of a word.
+
+    A rule of words keeps its last word until it is known to be whole: when more of the channel comes, or the end.
+    """

@@ -132,6 +132,19 @@ def text_of(parts: Sequence[Mapping[str, Any]]) -> str:
     return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
 
 
+def texts_in(block: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a block of opaque reasoning that can be read: Anthropic's, OpenRouter's, Responses'.
+
+    Example:
+        >>> texts_in({"type": "reasoning", "summary": [{"text": "Hm."}], "encrypted_content": "x"})
+        ['Hm.']
+    """
+    parts = [*(block.get("summary") or ()), *(block.get("content") or ())]
+    said = [block.get("thinking"), block.get("text")]
+    said += [part.get("text") for part in parts if isinstance(part, Mapping)]
+    return [one for one in said if isinstance(one, str) and one]
+
+
 def assistant_message(
     text: str,
     calls: Sequence[ToolCall] = (),
@@ -151,7 +164,9 @@ def assistant_message(
     if calls:
         fields["tool_calls"] = [call.as_dict() for call in calls]
     for block in opaque:
-        name = _OPAQUE.get(str(block.get("type")), "reasoning_items")
+        kind = str(block.get("type"))
+        other = "reasoning_details" if kind.startswith("reasoning.") else "reasoning_items"
+        name = _OPAQUE.get(kind, other)
         fields.setdefault(name, []).append(dict(block))
     if reasoning and calls and not opaque:
         fields["reasoning_content"] = reasoning

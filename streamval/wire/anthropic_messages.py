@@ -77,7 +77,8 @@ class MessagesReader:
                 text = text_in(part(block, "text"))
                 return [Delta(text)] if text else []
             case "thinking":
-                self._thought[index] = {"thinking": "", "signature": ""}
+                signature = text_in(part(block, "signature"))
+                self._thought[index] = {"thinking": "", "signature": signature}
                 return self._think(index, text_in(part(block, "thinking")))
             case "redacted_thinking":
                 data = {"type": "redacted_thinking", "data": part(block, "data")}

@@ -231,8 +231,10 @@ class CompletionReader:
         self.ended = self.ended or delta.finish_reason is not None
         if message is None:
             return [delta]
-        calls = part(message, "tool_calls")
-        more = [*self._opaque(message), *map(_call_in, calls or ())]
+        calls = list(part(message, "tool_calls") or ())
+        if function := part(message, "function_call"):  # the form before there were tools
+            calls.append({"index": 0, "function": function})
+        more = [*self._opaque(message), *map(_call_in, calls)]
         return [delta, *more] if more else [delta]
 
     def _reasoning(self, message: Any, content: Any) -> str:

@@ -100,7 +100,9 @@ def _choice(given: Mapping[str, Any]) -> Any:
     kind = given.get("type")
     if kind == "tool":
         return {"type": "function", "function": {"name": given.get("name")}}
-    return {"auto": "auto", "any": "required", "none": "none"}.get(kind or "")
+    if kind not in (None, "auto", "any", "none"):
+        raise RequestError(f"tool_choice of type {kind!r:.60} is not served", param="tool_choice")
+    return "required" if kind == "any" else kind
 
 
 def _format(given: Any) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from streamval.errors import StreamBrokenError, UsageError
 from streamval.types.deltas import Delta, ToolCallDelta
-from streamval.types.messages import Message
+from streamval.types.messages import Message, texts_in
 from streamval.types.results import Usage
 from streamval.wire.parts import as_mapping, count, index_in, part, text_in
 
@@ -37,6 +37,8 @@ class ResponsesReader:
         self._calls: dict[int, int] = {}  # by the index of the item
         self._written: dict[int, int] = {}  # characters of arguments so far
         self._has_thought = False
+        self._texts: set[int] = set()  # indices of items whose text was streamed
+        self._thoughts: set[int] = set()  # and whose reasoning was
 
     def read(self, event: Any) -> list[Delta]:
         """Read an event.
@@ -51,13 +53,17 @@ class ResponsesReader:
         match name.removeprefix("response."):
             case "output_text.delta":
                 deltas = [Delta(text_in(written))]
+                self._texts.add(index)
             case "refusal.delta":
                 deltas = [Delta(refusal=text_in(written))]
             case "reasoning_summary_text.delta" | "reasoning_text.delta":
                 self._has_thought = True
+                self._thoughts.add(index)
                 deltas = [Delta(reasoning=text_in(written))]
             case "reasoning_summary_part.added" if self._has_thought:
                 deltas = [Delta(reasoning="\n\n")]
+            case "output_text.done":
+                deltas = self._rest_of_text(index, part(event, "text"))
             case "function_call_arguments.delta":
                 deltas = self._arguments(index, written)
             case "function_call_arguments.done":
@@ -104,9 +110,25 @@ class ResponsesReader:
         if part(item, "type") == "function_call":
             begun = [] if index in self._calls else self._begin(index, item)
             return begun + self._rest(index, part(item, "arguments"))
-        if part(item, "type") == "reasoning" and part(item, "encrypted_content"):
-            return [Delta(opaque=as_mapping(item))]
+        if part(item, "type") == "message":
+            said = [part(one, "text") for one in part(item, "content") or ()]
+            return self._rest_of_text(index, "".join(map(text_in, said)))
+        if part(item, "type") == "reasoning":
+            return self._end_of_thought(index, as_mapping(item))
         return []
+
+    def _rest_of_text(self, index: int, text: Any) -> list[Delta]:
+        """Return the text of an item of which nothing was streamed."""
+        if index in self._texts or not text:
+            return []
+        self._texts.add(index)
+        return [Delta(text_in(text))]
+
+    def _end_of_thought(self, index: int, item: dict[str, Any]) -> list[Delta]:
+        deltas: list[Delta] = []
+        if index not in self._thoughts:
+            deltas = [Delta(reasoning=text) for text in texts_in(item)]
+        return [*deltas, Delta(opaque=item)] if item.get("encrypted_content") else deltas
 
     def _complete(self, response: Any) -> list[Delta]:
         self.ended = True
@@ -159,7 +181,9 @@ def _items(at: int, message: Message) -> Iterator[dict[str, Any]]:
     fields = message.fields
     if unknown := next((n for n, value in fields.items() if value and n not in _SENT), None):
         raise UsageError(f"message {at} has {unknown!r}, which Responses cannot take; leave it out")
-    content = [_part(at, one) for one in message.parts] if message.parts else message.content
+    content: Any = message.content
+    if message.parts:
+        content = [_part(at, one, message.role) for one in message.parts]
     if message.role in ("tool", "function"):
         call = fields.get("tool_call_id")
         yield {"type": "function_call_output", "call_id": call, "output": content}
@@ -168,6 +192,8 @@ def _items(at: int, message: Message) -> Iterator[dict[str, Any]]:
         yield dict(item)
     if content:
         yield {"role": message.role, "content": content}
+    if refusal := fields.get("refusal"):
+        yield {"role": "assistant", "content": [{"type": "refusal", "refusal": refusal}]}
     for call in fields.get("tool_calls") or ():
         function = call["function"]
         yield {
@@ -178,10 +204,13 @@ def _items(at: int, message: Message) -> Iterator[dict[str, Any]]:
         }
 
 
-def _part(at: int, one: Mapping[str, Any]) -> dict[str, Any]:
+def _part(at: int, one: Mapping[str, Any], role: str) -> dict[str, Any]:
     match one.get("type"):
         case "text":
-            return {"type": "input_text", "text": one.get("text")}
+            kind = "output_text" if role == "assistant" else "input_text"
+            return {"type": kind, "text": one.get("text")}
+        case "refusal":
+            return dict(one)
         case "image_url":
             image = one.get("image_url")
             given = dict(image) if isinstance(image, Mapping) else {"url": image}

@@ -72,10 +72,13 @@ async def test_the_finish_reason_is_told_and_counts(reason, success):
     assert events[-1].success is success
 
 
-async def test_a_refusal_is_repaired_and_its_words_are_the_reason():
+async def test_a_refusal_is_repaired_where_that_is_asked_for_and_its_words_are_the_reason():
     refusal = [sv.Delta(refusal="I would "), sv.Delta(refusal="rather not.")]
+    once = Spoken(refusal, ["Never asked."])
+    result = await sv.Pipeline(once, retry=sv.Repair(3)).run("go")
+    assert (result.success, len(once.requests)) == (False, 1)
     backend = Spoken(refusal, ["All is well."])
-    result = await sv.Pipeline(backend, retry=sv.Repair()).run("go")
+    result = await sv.Pipeline(backend, retry=sv.Repair(refusals=True)).run("go")
     assert (result.success, result.text) == (True, "All is well.")
     (failure,) = result.attempts[0].failures
     assert failure.reason == "the model refused: I would rather not."

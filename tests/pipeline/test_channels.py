@@ -392,3 +392,67 @@ async def test_a_recorded_run_is_replayed_on_all_channels(tmp_path):
         assert (again.text, again.reasoning) == (first.text, first.reasoning)
         assert again.tool_calls == first.tool_calls
         assert again.success is not tokens  # without tokens, only what was delivered is known
+
+
+# What is cut by another channel, or sent in a form of its own
+
+KEY = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.mark.parametrize("at", [4, 14, 30])
+@pytest.mark.parametrize("between", [D(reasoning="Hm"), D(reasoning=" "), call()])
+@pytest.mark.parametrize("chunking", ["sentence", "word", None])
+async def test_a_key_or_a_word_that_another_channel_cuts_is_not_delivered(chunking, between, at):
+    for rule, word in ((sv.no_secrets(), KEY), (sv.forbidden_words([KEY]), KEY)):
+        backend = FaultyBackend(["It is " + word[:at], between, word[at:] + " now. ", "More."])
+        pipeline = sv.Pipeline(backend, requirements=[rule], chunking=chunking, tools=[TOOL])
+        result = await pipeline.run("Go.")
+        assert not result.success
+        assert word[:at] not in result.text
+
+
+async def test_a_word_of_reasoning_that_the_text_cuts_fails_at_the_end():
+    """Reasoning does not wait for more of it, or its last thought would come behind the answer (docs/promises.md)."""
+    script = [D(reasoning=f"It is {KEY[:20]}"), "Hm. ", D(reasoning=KEY[20:]), "Done."]
+    _, result = await events_of(script, requirements=[sv.no_secrets()])
+    assert not result.success
+
+
+@pytest.mark.parametrize("reasoning", ["deliver", "drop"])
+async def test_signed_thinking_goes_back_if_its_text_was_judged_and_delivered(reasoning):
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    sealed = {"type": "redacted_thinking", "data": "x"}
+    script = [D(reasoning="Hm."), D(opaque=signed), D(opaque=sealed), "Hi."]
+    _, result = await events_of(script, reasoning=reasoning)
+    assert result.opaque == ((signed, sealed) if reasoning == "deliver" else (sealed,))
+    _, unread = await events_of([D(opaque=signed), "Hi."])
+    assert unread.opaque == ()
+
+
+@pytest.mark.parametrize("at", range(1, 14))
+async def test_a_name_that_goes_on_behind_the_name_of_a_tool_is_no_call_of_that_tool(at):
+    name = "weather_delete"
+    pieces = [call("", name[:at]), D(tool_call=ToolCallDelta(0, name=name[at:], arguments="{}"))]
+    backend = FaultyBackend(pieces)
+    pipeline = sv.Pipeline(backend, tools=[TOOL])
+    try:
+        result = await pipeline.run("Go.")
+    except sv.errors.StreamBrokenError:
+        return
+    assert not result.success
+    assert result.tool_calls == ()
+
+
+@pytest.mark.parametrize("given", ["c\ud800", "say it", "x" * 999, ""])
+async def test_an_id_that_is_text_is_replaced(given):
+    script = [D(tool_call=ToolCallDelta(0, given, "weather", '{"city": "Rome"}'))]
+    events, result = await events_of(script, tools=[TOOL])
+    assert result.success
+    assert len(result.tool_calls[0].id) == 9
+    assert all(sv.EventAdapter.dump_json(event) for event in events)
+
+
+async def test_the_last_good_thought_is_delivered_although_a_rule_of_words_waits():
+    script = [D(reasoning="A fine thought. "), D(reasoning="An acme thought. "), "Hi."]
+    _, result = await events_of(script, requirements=[sv.forbidden_words(["acme"])])
+    assert result.reasoning == "A fine thought."

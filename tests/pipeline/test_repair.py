@@ -124,3 +124,14 @@ async def test_a_restart_has_the_whole_limit():
     )
     await pipeline.run("go")
     assert [request.options["max_tokens"] for request in backend.requests] == [10, 10]
+
+
+@pytest.mark.parametrize("prompt", ["a", "it", "answer", "rejected", "{failures}"])
+async def test_a_prompt_whose_words_are_in_the_template_cuts_nothing(prompt):
+    backend = Spoken(["Bad."], ["Good."])
+    rule = sv.forbidden_words(["bad"])
+    await sv.Pipeline(backend, requirements=[rule], retry=sv.Repair(mode="restart")).run(prompt)
+    words, asked = backend.requests[1].messages
+    assert asked.content == prompt
+    assert words.content.startswith("(An earlier answer was rejected.")
+    assert words.content.endswith("must not have these faults.)")

@@ -207,3 +207,18 @@ async def test_of_a_judge_that_was_cut_off_while_it_thought_the_reason_says_so()
     kind = sv.LLMaJRequirement("It is kind.", backend=judge)
     result = await sv.Pipeline(Spoken("Hello."), requirements=[kind]).run("Greet me.")
     assert "give it a larger max_tokens" in str(result.failures[0])
+
+
+@pytest.mark.parametrize(
+    ("said", "passed"),
+    [
+        ("Well, yes it could be.\nBut rude.\n</think>\n\nNo, rude.", False),
+        ("Is it rude?\nHello is not.\n</think>\n\nYes.", True),
+        ("<think>No.</think>Yes, it is.", True),
+    ],
+)
+async def test_thinking_whose_opening_tag_is_in_the_prompt_is_no_verdict(said, passed):
+    judge = sv.ScriptedBackend(said, token_size=3)
+    rule = sv.LLMaJRequirement("It is polite.", backend=judge)
+    result = await sv.Pipeline(sv.ScriptedBackend("Hello."), requirements=[rule]).run("Go.")
+    assert result.success is passed

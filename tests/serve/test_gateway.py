@@ -479,3 +479,25 @@ async def test_another_configuration_is_served_and_no_stream_is_lost():
         whole = await client.chat.completions.create(**{**asked, "model": "renamed"})
     assert said == "One is fine. Two is too. Three."
     assert whole.choices[0].message.content == said
+
+
+@pytest.mark.parametrize(("words", "shown"), [("I would rather not.", True), ("forbidden", False)])
+async def test_a_models_own_refusal_is_passed_on_and_it_is_not_asked_again(words, shown):
+    script = [frame({"refusal": piece}) for piece in (words[:4], words[4:])]
+    async with (
+        upstream(script) as behind,
+        gateway(behind.url) as serving,
+        client_of(serving) as client,
+        anthropic.AsyncAnthropic(base_url=serving.url, api_key="x") as other,
+    ):
+        _, reason, refusal, _ = await chat(client, "careful")
+        whole = await client.chat.completions.create(model="careful", messages=ASK)
+        response = await client.responses.create(model="careful", input="Say it.")
+        message = await other.messages.create(model="careful", max_tokens=9, messages=ASK)
+    said = words if shown else REFUSAL
+    assert (reason, refusal) == ("stop" if shown else "content_filter", said)
+    assert whole.choices[0].message.refusal == said
+    assert response.output[0].content[-1].refusal == said
+    assert response.status == ("completed" if shown else "incomplete")
+    assert (message.content[0].text, message.stop_reason) == (said, "refusal")
+    assert len(behind.requests) == 4

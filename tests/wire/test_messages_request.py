@@ -92,6 +92,7 @@ HI = [{"role": "user", "content": "Hi"}]
         ({}, "messages must be"),
         ({"messages": HI, "max_tokens": None}, "max_tokens"),
         ({"messages": HI, "tools": [{"type": "web_search_20250305"}]}, "is executed by Anthropic"),
+        ({"messages": HI, "tool_choice": {"type": []}}, "tool_choice of type"),
         ({"messages": HI, "mcp_servers": [{}]}, "mcp_servers"),
         ({"messages": [{"role": "user", "content": [{"type": "hologram"}]}]}, "'hologram'"),
         (

@@ -135,3 +135,28 @@ def test_a_conversation_with_tools_becomes_items():
 def test_what_has_no_place_there_is_refused_by_name(turn, named):
     with pytest.raises(UsageError, match=named):
         input_items([Message.read(turn)])
+
+
+def test_what_is_sent_whole_is_read():
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    said = {"type": "message", "content": [{"type": "output_text", "text": "Hi."}]}
+    reader = ResponsesReader()
+    events = [
+        {"type": "response.output_item.done", "output_index": 0, "item": thought},
+        {"type": "response.output_text.done", "output_index": 1, "text": "Hi."},
+        {"type": "response.output_item.done", "output_index": 1, "item": said},
+    ]
+    deltas = [delta for event in events for delta in reader.read(event)]
+    assert deltas == [Delta(reasoning="Hm."), Delta("Hi.")]
+
+
+def test_the_assistants_own_parts_have_the_names_of_an_answer():
+    parts = ({"type": "text", "text": "Hi."}, {"type": "refusal", "refusal": "No."})
+    said = [
+        Message("assistant", "Hi.", parts=parts),
+        Message("assistant", "", fields={"refusal": "No."}),
+    ]
+    assert [item["content"] for item in input_items(said)] == [
+        [{"type": "output_text", "text": "Hi."}, {"type": "refusal", "refusal": "No."}],
+        [{"type": "refusal", "refusal": "No."}],
+    ]
