@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 
 from streamval.backends.base import Backend, GenerationRequest
@@ -13,9 +13,11 @@ from streamval.errors import BackendError, UsageError
 from streamval.events import (
     BaseEvent,
     ChunkEvent,
+    CompletedEvent,
     ReasoningEvent,
     RetryEvent,
     StartedEvent,
+    StreamingDoneEvent,
     TokenEvent,
     ToolCallEvent,
 )
@@ -46,12 +48,9 @@ class ReplayBackend(Backend):
         self._speed = speed
         self._pieces: dict[int, list[tuple[float, str | Delta]]] = defaultdict(list)
         chunks: dict[int, list[tuple[float, str | Delta]]] = defaultdict(list)
+        ends: dict[int, list[tuple[float, str | Delta]]] = defaultdict(list)
         began: dict[int, float] = {}
-        run_id = None
-        for event in read_events(path):
-            run_id = run_id or event.run_id
-            if event.run_id != run_id:
-                continue
+        for event in _of_the_first_run(read_events(path)):
             if isinstance(event, (StartedEvent, RetryEvent)):
                 began[event.attempt] = event.timestamp
                 if isinstance(event, StartedEvent):
@@ -62,9 +61,13 @@ class ReplayBackend(Backend):
             if (piece := _written(event)) is not None:
                 kept = self._pieces if isinstance(event, TokenEvent) else chunks
                 kept[event.attempt].append((at, piece))
+            elif (end := _end_of(event)) is not None:
+                ends[event.attempt].append((at, end))
         self._pieces = self._pieces or chunks
         if not self._pieces:
             raise UsageError(f"{path} is no recording of a run: it has neither tokens nor chunks")
+        for attempt, deltas in ends.items():
+            self._pieces[attempt] += deltas
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Yield the deltas of this attempt."""
@@ -81,6 +84,23 @@ class ReplayBackend(Backend):
                 if wait > 0:
                     await asyncio.sleep(wait)
             yield piece
+
+
+def _of_the_first_run(events: Iterable[BaseEvent]) -> Iterator[BaseEvent]:
+    run_id = None
+    for event in events:
+        run_id = run_id or event.run_id
+        if event.run_id == run_id:
+            yield event
+
+
+def _end_of(event: BaseEvent) -> Delta | None:
+    """Return what the backend reported at the end of an attempt. The usage of several attempts is known in all only."""
+    if isinstance(event, StreamingDoneEvent) and event.finish_reason is not None:
+        return Delta(finish_reason=event.finish_reason)
+    if isinstance(event, CompletedEvent) and event.attempts_used == 1:
+        return Delta(usage=event.usage) if event.usage.source == "backend" else None
+    return None
 
 
 def _written(event: BaseEvent) -> str | Delta | None:

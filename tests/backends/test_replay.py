@@ -67,3 +67,17 @@ async def test_a_recording_without_tokens_says_the_chunks(tmp_path):
     run.subscribe(JSONL(path))
     await run
     assert await said(sv.ReplayBackend(path, speed=None)) == ["One.", " Two."]
+
+
+async def test_the_finish_reason_and_the_usage_are_those_of_the_run(tmp_path):
+    path = tmp_path / "run.jsonl"
+    known = sv.Delta(usage=sv.types.Usage(3, 9, source="backend"), finish_reason="length")
+    run = sv.Pipeline(sv.ScriptedBackend(("It rains", known))).start("Weather?")
+    run.subscribe(sv.sinks.JSONL(path))
+    first = await run
+    replayed = await sv.Pipeline(sv.ReplayBackend(path, speed=None)).run("Weather?")
+    assert (replayed.text, replayed.finish_reason, replayed.usage) == (
+        first.text,
+        "length",
+        first.usage,
+    )
