@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from streamval.backends.options import check_options
 from streamval.chunkers.chunking import check_chunking
-from streamval.errors import RequestError
+from streamval.errors import UsageError
 from streamval.pipeline.repair import Repair
 from streamval.requirements.by_name import requirement_of
 from streamval.serve.endpoints import endpoint_of
@@ -189,12 +190,13 @@ def _wrong_options(place: Location, options: Mapping[str, Any]) -> Iterator[tupl
             yield (*place, option), "is not sent with every request: leave it out"
             continue
         try:
+            check_options({option: value})
             json.dumps(value, allow_nan=False)
             if option == "tools":
                 for tool in tools_of(value):
                     if isinstance(tool.schema, str):
                         yield (*place, option), f"{tool.name}: {tool.schema}"
-        except RequestError as error:
+        except UsageError as error:
             yield (*place, option), str(error)
         except (TypeError, ValueError) as error:
             yield (*place, option), f"cannot be sent as JSON: {error}"

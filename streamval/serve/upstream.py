@@ -128,6 +128,8 @@ class Upstream(BaseModel):
         """Whether a repair can continue from the last good chunk."""
         if self.model == "local" or self.continues is not None:
             return True
+        if self.model.startswith("text-completion"):  # LiteLLM's names of text completions
+            return True
         return self.model.startswith("openai/") and self.completion == "text"
 
 

@@ -224,3 +224,13 @@ def test_a_module_beside_the_file_replaces_none_of_the_programs_own(tmp_path):
         [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True
     )
     assert (said.stdout, said.stderr) == ("['m']\n", "")
+
+
+def test_a_misspelt_option_of_an_upstream_is_found():
+    text = GOOD.replace(
+        "upstreams:", "upstreams:\n  typo: {model: openai/m, options: {temprature: 1}}", 1
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"line 3: .*'temprature'; did you mean 'temperature'"
+    ):
+        parse_configuration(text, "a.yaml", {"A_KEY": "x" * 9})

@@ -410,6 +410,7 @@ async def test_a_page_of_a_named_origin_may_ask():
         (gzip.compress(b"{}")[:-6], 400),
         (b"no gzip", 400),
     ],
+    ids=["whole", "too long", "cut off", "no gzip"],
 )
 async def test_a_body_may_be_compressed(body, status):
     async with (
