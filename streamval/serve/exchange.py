@@ -335,8 +335,9 @@ class Exchange:
             async with self._writing:
                 if self._ended:
                     return
+                begun = frames(self._started())  # before it waits: nothing may come before this
                 await self._send_status()
-                await self._send_body(frames(self._started()) + self._writer.ping)
+                await self._send_body(begun + self._writer.ping)
 
     async def _send_answer(self, answer: Answer) -> None:
         self._adopt()
