@@ -19,7 +19,8 @@ class ChannelChunker:
     """Cuts each channel of a stream with a chunker of its own, and keeps their order.
 
     Where the model goes on on another channel, the rest of the last one is a chunk, so that nothing is judged
-    later than what was written behind it: a `CutChunk` if it may end inside of a word. Words as chunks wait instead.
+    later than what was written behind it. If it may end inside of a word, that word is a `CutChunk` of its own. Words
+    as chunks wait instead, and so does a call whose arguments are not complete.
 
     Args:
         text: Cuts the text.
@@ -47,6 +48,8 @@ class ChannelChunker:
         self._start_reasoning = reasoning
         self._names = names
         self._may_go_on = may_go_on
+        self._cut_words: dict[Channel, int] = {}  # words that are chunks of their own, by channel
+        self._thought = ""  # the last piece of reasoning
         self.channel: Channel = "text"
 
     @cached_property
@@ -74,23 +77,28 @@ class ChannelChunker:
     def feed(self, delta: Delta | str) -> list[Chunk]:
         """Take a delta; return the chunks that it completes."""
         if not isinstance(delta, Delta):
-            return self._enter("text") + self.text.feed(delta)
+            return self._enter("text") + self._placed("text", self.text.feed(delta))
         chunks: list[Chunk] = []
         if delta.reasoning:
             chunks += self._enter("reasoning")
             chunks += self._cut_reasoning(self._mender.feed(delta.reasoning))
         if delta.text:
-            chunks += self._enter("text") + self.text.feed(delta.text)
+            chunks += self._enter("text") + self._placed("text", self.text.feed(delta.text))
         if delta.tool_call is not None:
             chunks += self._enter("tool") + self._tools.feed(delta.tool_call)
         return chunks
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a string may be fed to `text` itself."""
+        return self.channel == "text" and not self._cut_words
+
     def flush(self) -> list[Chunk]:
         """Return the rest of every channel."""
-        rest = self._rest_of(self.channel)
-        if self.channel != "text":
-            rest += self.text.flush()
-        return rest
+        rest = [] if self.channel == "text" else self._rest_of(self.channel)
+        if "_tools" in vars(self):
+            rest += self._tools.flush()
+        return rest + self._rest_of("text")
 
     def _enter(self, channel: Channel) -> list[Chunk]:
         """Begin to read a channel. Return the rest of the last one."""
@@ -98,19 +106,35 @@ class ChannelChunker:
         if last == channel or (last == "text" and self._may_go_on):
             return []
         rest = self._rest_of(last)
-        if rest and last != "tool" and _may_be_cut(rest[-1].text):
-            rest[-1] = CutChunk(**vars(rest[-1]))
+        ends_word = last == "reasoning" and self._thought[-1:].isspace()
+        if rest and last != "tool" and not ends_word and may_be_cut(rest[-1].text):
+            whole, word = _last_word(rest.pop())
+            if whole is not None:
+                self._cut_words[last] = self._cut_words.get(last, 0) + 1
+                rest.append(whole)
+            rest.append(word)
         return rest
 
     def _rest_of(self, channel: Channel) -> list[Chunk]:
         if channel == "tool":
-            return self._tools.flush()
+            return self._tools.pause()
         if channel == "text":
-            return self.text.flush()
-        return self._cut_reasoning(self._mender.flush()) + _placed(self._reasoning.flush())
+            return self._placed("text", self.text.flush())
+        rest = self._cut_reasoning(self._mender.flush())
+        return rest + self._placed("reasoning", self._reasoning.flush())
 
     def _cut_reasoning(self, text: str) -> list[Chunk]:
-        return _placed(self._reasoning.feed(text)) if text else []
+        if not text:
+            return []
+        self._thought = text
+        return self._placed("reasoning", self._reasoning.feed(text))
+
+    def _placed(self, channel: Channel, chunks: list[Chunk]) -> list[Chunk]:
+        """Return the chunks with their channel, and with their index behind the words that were cut off."""
+        more = self._cut_words.get(channel, 0)
+        if channel == "text" and not more:
+            return chunks
+        return [replace(chunk, index=chunk.index + more, channel=channel) for chunk in chunks]
 
 
 def waits(text: object) -> bool:
@@ -122,10 +146,18 @@ _JOINS = frozenset("_-/+=@#&%$~\\")
 """The marks inside of words, keys and addresses."""
 
 
-def _may_be_cut(text: object) -> bool:
+def may_be_cut(text: object) -> bool:
     """Return whether a text may end inside of a word."""
     return isinstance(text, str) and (text[-1:].isalnum() or text[-1:] in _JOINS)
 
 
-def _placed(chunks: list[Chunk]) -> list[Chunk]:
-    return [replace(chunk, channel="reasoning") for chunk in chunks]
+def _last_word(chunk: Chunk) -> tuple[Chunk | None, CutChunk]:
+    """Return what precedes the last word of a chunk, if anything does, and that word."""
+    at = len(chunk.text) - len(chunk.text.split()[-1])
+    before = chunk.text[:at].rstrip()
+    if not before:
+        return None, CutChunk(**vars(chunk))
+    end = chunk.start + len(before)
+    whole = replace(chunk, text=before, end=end)
+    word = replace(chunk, text=chunk.text[at:], index=chunk.index + 1, start=chunk.start + at)
+    return whole, CutChunk(**{**vars(word), "separator": chunk.text[len(before) : at]})

@@ -139,11 +139,19 @@ class ToolChunker:
             chunks.append(self._end_of(call))
         return chunks
 
-    def flush(self) -> list[Chunk]:
-        """Return the ends of the calls that are open. More may be fed afterwards."""
+    def pause(self) -> list[Chunk]:
+        """Return the ends of the calls that may be complete, as the model goes on on another channel."""
+        return self.flush(begun=False)
+
+    def flush(self, *, begun: bool = True) -> list[Chunk]:
+        """Return the ends of the calls that are open. More may be fed afterwards.
+
+        Args:
+            begun: Whether a call ends whose arguments have begun, and are not complete.
+        """
         chunks: list[Chunk] = []
         for call in self._calls:
-            if not call.ended:
+            if not call.ended and (begun or call.reader.ended_at is not None or not call.raw):
                 chunks += self._arguments(call, call.mender.flush())
                 if not call.named:
                     chunks.append(self._name(call))

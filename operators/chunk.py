@@ -77,7 +77,7 @@ def chunk(
                 chunks = feed_text(delta)
             else:
                 chunks = feed(delta)
-                in_text = chunker.channel == "text"
+                in_text = chunker.is_plain
             if chunks:
                 emit_all(chunks)
 

@@ -185,14 +185,15 @@ class Attempt:
         return self.ended_naturally and self.reader.known.finish_reason in REFUSED
 
     @property
-    def opaque(self) -> tuple[Mapping[str, Any], ...]:
-        """The blocks of signed or encrypted reasoning that go back to the provider.
+    def opaque(self) -> list[tuple[Mapping[str, Any], int]]:
+        """The blocks of signed or encrypted reasoning that go back to the provider, with their places.
 
         The text of a block that can be read has been judged and delivered as reasoning. Others are left out.
         """
         thought = self.reasoning.text if "reasoning" in self._settings.delivered else ""
-        blocks = self.reader.known.opaque
-        return tuple(one for one in blocks if all(text in thought for text in texts_in(one)))
+        known = self.reader.known
+        blocks = zip(known.opaque, known.opaque_places, strict=True)
+        return [one for one in blocks if all(text in thought for text in texts_in(one[0]))]
 
     def drop_emitter(self) -> None:
         """Drop the emitter, which would keep the run in memory."""

@@ -73,13 +73,15 @@ class Ledger:
             success: Whether the run succeeds.
         """
         last = self._entries[-1].attempt if self._entries else None
+        opaque = last.opaque if last and success else ()
         return StreamResult(
             success=success,
             parsed=parsed,
             **_as_fields(delivered.raw),
             reasoning=delivered.reasoning,
             tool_calls=tuple(delivered.calls),
-            opaque=last.opaque if last and success else (),
+            opaque=tuple(block for block, _ in opaque),
+            opaque_places=tuple(place for _, place in opaque),
             attempts=tuple(entry.result(success=success) for entry in self._entries),
             failures=last.failures if last else (),
             validations=last.validations if last else (),

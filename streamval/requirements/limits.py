@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -145,6 +146,8 @@ def char_limit(
 def reasoning_limit(at_most_words: int, **options: Any) -> Requirement:
     """Limit the words of reasoning, for a model that thinks too long. The word that exceeds it fails.
 
+    Each character of a script without spaces is a word, and each 50 characters of a longer word are one.
+
     Args:
         at_most_words: The most words, in all blocks of reasoning of one attempt.
 
@@ -156,7 +159,16 @@ def reasoning_limit(at_most_words: int, **options: Any) -> Requirement:
         'at most 200 words of reasoning'
     """
     options = {"chunking": "word", "check_only": True, **options}
-    return Limit("words of reasoning", count_words, None, at_most_words, **options).on("reasoning")
+    return Limit("words of reasoning", _count_thought, None, at_most_words, **options).on(
+        "reasoning"
+    )
+
+
+_THOUGHT_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]{1,50}")
+
+
+def _count_thought(text: str) -> int:
+    return len(_THOUGHT_WORDS.findall(text))
 
 
 def finished(**options: Any) -> Requirement:

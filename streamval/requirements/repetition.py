@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from streamval.chunkers.word import WordChunker
 from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed, quoted
@@ -44,6 +45,18 @@ class NoRepetition(ChunkRule):
         return PASS
 
 
+LONG_WORD = 200
+"""Characters of a word from which on it may be a loop itself."""
+
+
+def _words() -> WordChunker:
+    """Return a chunker of words, which cuts a word that does not end: a loop may have no spaces."""
+    return WordChunker(max_chars=2 * LONG_WORD)
+
+
+_words.grain = 0  # type: ignore[attr-defined]  # finer than words
+
+
 class NoLoop(ChunkRule):
     """Forbids loops; made by `no_loop`."""
 
@@ -54,7 +67,7 @@ class NoLoop(ChunkRule):
     ) -> None:
         if times < 2:
             raise UsageError(f"times must be at least 2, not {times}")
-        super().__init__("never go round in circles", **{"chunking": "word", **options})
+        super().__init__("never go round in circles", **{"chunking": _words, **options})
         self._times = times
         self._min_words = min_words
         self._max_period = max_period
@@ -78,6 +91,8 @@ class NoLoop(ChunkRule):
     def check(self, chunk: str) -> PartialValidationResult:
         """Take the chunk's words one by one."""
         for word in re.findall(r"\w+", chunk.casefold()):
+            if len(word) >= LONG_WORD and (turn := _turn_of(word, self._max_period)):
+                return failed(f"it says {quoted(turn)} again and again")
             # New tuples, as copies of this requirement share the old ones.
             self._same = tuple(
                 count + 1 if word == before else 0
@@ -90,6 +105,12 @@ class NoLoop(ChunkRule):
                     turn = " ".join(self._words[-period:])
                     return failed(f"it says {quoted(turn)} again and again")
         return PASS
+
+
+def _turn_of(word: str, longest: int) -> str:
+    """Return what a word repeats from its beginning to its end; empty if it does not."""
+    periods = (size for size in range(1, longest + 1) if word[size:] == word[:-size])
+    return word[: next(periods, 0)]
 
 
 def no_repetition(*, min_words: int = 3, remember: int = 256, **options: Any) -> Requirement:
@@ -114,7 +135,7 @@ def no_loop(
 ) -> Requirement:
     """Forbid loops: the same words again and again without a break, within or across sentences.
 
-    Judges word by word. A requirement sees only what the pipeline's chunks bring it, so a loop that
+    Judges word by word, and letter by letter within a word of 200 letters or more. A requirement sees only what the pipeline's chunks bring it, so a loop that
     never ends its sentence is cut only where the pipeline's `chunking` is ``"word"`` or `None`. Every
     verdict is pass or fail, so `hold` has no effect.
 

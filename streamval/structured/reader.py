@@ -63,6 +63,10 @@ still be. Before that, a first completed key, value or container decides."""
 MANY_PIECES = 64
 """Pieces without an event in which a number or word is looked for: there may be any number of spaces."""
 
+LONGEST_BLANK = 1024
+"""Characters of the longest space between two tokens. Models that are held to JSON may write spaces without end; an
+indent of `DEEPEST` levels takes less."""
+
 _DIGITS = "0123456789"
 
 LONG_NUMBER = 64
@@ -126,6 +130,7 @@ class JSONReader:
         # Pieces of an open string that were not sent to the parser, which would read them again each time.
         self._unsent: list[str] = []
         self._digits = 0  # at the end of the text so far
+        self._blank = 0  # spaces there
         # While it is uncertain whether a bracket begins the JSON: the text from there on, the events.
         self._candidate: list[str] = []
         self._held: list[JSONEvent] = []
@@ -288,8 +293,15 @@ class JSONReader:
             self.error = f"{self.where}: {parser_message(broken)}"
         return ""
 
+    def _too_blank(self) -> str:
+        return f"{self.where}: more than {LONGEST_BLANK:,} spaces in a row"
+
     def _goes_on(self, text: str) -> bool:
-        """Return whether the text is only more of a string or of a long number."""
+        """Return whether the text is only more of a string or of a long number, or too many spaces."""
+        self._blank = self._blank + len(text) if self._string is None and text.isspace() else 0
+        if self._blank > LONGEST_BLANK:
+            self.error = self._too_blank()
+            return True
         if self._string is not None:
             if self._string_goes_on(text):
                 self._string = self._string.and_then(text)
@@ -322,6 +334,9 @@ class JSONReader:
             lexeme = LEXEME.match(text, done)
             assert lexeme is not None
             start, end = lexeme.span(1)
+            if start - done > LONGEST_BLANK:
+                self.error = self._too_blank()
+                break
             if found == "map_key":
                 frames[-1].key = value
                 frames[-1].since.append(text[done:end])

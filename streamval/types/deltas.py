@@ -72,8 +72,12 @@ def content_of(delta: object) -> Any:
 def note(delta: Delta, known: GenerationMetadata) -> None:
     """Add a delta's usage, finish reason, refusal and opaque reasoning to the metadata."""
     known.usage = delta.usage or known.usage
+    if delta.tool_call is not None:
+        known.calls = max(known.calls, delta.tool_call.index + 1)
     if delta.opaque is not None and len(known.opaque) < MAX_OPAQUE:
         known.opaque = (*known.opaque, delta.opaque)
+        place = 0 if known.deltas == known.reasoning_deltas else 1 + known.calls
+        known.opaque_places = (*known.opaque_places, place)
     if delta.refusal:
         known.refusal += str(delta.refusal)[: MAX_REFUSAL - len(known.refusal)]
         known.finish_reason = "refusal"  # OpenAI's own is "stop"

@@ -150,10 +150,12 @@ def assistant_message(
     calls: Sequence[ToolCall] = (),
     reasoning: str = "",
     opaque: Sequence[Mapping[str, Any]] = (),
+    places: Sequence[int] = (),
 ) -> Message:
     """Return an answer as a message that goes back to its model.
 
-    Opaque reasoning goes back as it came. Reasoning in the clear goes back only together with calls of
+    Opaque reasoning goes back as it came, and where it came (`places`, see `StreamResult.opaque_places`), if its
+    protocol has an order of items. Reasoning in the clear goes back only together with calls of
     tools, which some providers demand; elsewhere they refuse or ignore it.
 
     Example:
@@ -163,11 +165,13 @@ def assistant_message(
     fields: dict[str, Any] = {}
     if calls:
         fields["tool_calls"] = [call.as_dict() for call in calls]
-    for block in opaque:
+    for block, place in zip(opaque, places or [0] * len(opaque), strict=True):
         kind = str(block.get("type"))
         other = "reasoning_details" if kind.startswith("reasoning.") else "reasoning_items"
         name = _OPAQUE.get(kind, other)
         fields.setdefault(name, []).append(dict(block))
+        if name == "reasoning_items" and any(places):
+            fields.setdefault("reasoning_places", []).append(place)
     if reasoning and calls and not opaque:
         fields["reasoning_content"] = reasoning
     return Message("assistant", text, fields=fields or _NOTHING)

@@ -305,6 +305,7 @@ class StreamResult(Generic[T]):
         reasoning: The delivered reasoning that still stands.
         tool_calls: The calls of tools that were delivered, and stand. None are executed.
         opaque: The signed or encrypted reasoning of a successful run, as the provider sent it.
+        opaque_places: What each block of it came behind: 0 nothing, 1 text, 2 the first call (and text, if any), …
     """
 
     success: bool
@@ -319,6 +320,7 @@ class StreamResult(Generic[T]):
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     opaque: tuple[Mapping[str, Any], ...] = ()
+    opaque_places: tuple[int, ...] = ()
 
     @property
     def message(self) -> Message:
@@ -331,6 +333,8 @@ class StreamResult(Generic[T]):
             >>> sv.Pipeline(sv.ScriptedBackend("All is well.")).run_sync("How is it?").message
             Message(role='assistant', content='All is well.')
         """
-        return assistant_message(self.text, self.tool_calls, self.reasoning, self.opaque)
+        return assistant_message(
+            self.text, self.tool_calls, self.reasoning, self.opaque, self.opaque_places
+        )
 
     _repr_html_ = html_of

@@ -24,7 +24,9 @@ class GenerationMetadata:
         refusal: The words with which the model refused to answer.
         deltas: How many pieces have come.
         reasoning_deltas: How many of them were reasoning.
+        calls: How many calls of tools have begun.
         opaque: Blocks of signed or encrypted reasoning, as the provider sent them.
+        opaque_places: What each block came behind: 0 nothing, 1 text, 2 the first call (and text, if any), …
         cancelled: Whether the generation was cancelled before its end.
     """
 
@@ -34,7 +36,9 @@ class GenerationMetadata:
     refusal: str = ""
     deltas: int = 0
     reasoning_deltas: int = 0
+    calls: int = 0
     opaque: tuple[Mapping[str, Any], ...] = ()
+    opaque_places: tuple[int, ...] = ()
     cancelled: bool = False
 
     @property

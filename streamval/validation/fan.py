@@ -31,11 +31,12 @@ from typing import Any, NamedTuple
 
 from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
 from streamval.aio.tasks import loop_or_none, no_loop, start_eagerly
+from streamval.chunkers.channels import may_be_cut
 from streamval.errors import ValidatorError
 from streamval.requirements.base import judges_on
 from streamval.requirements.schema import ToolCalls
 from streamval.types.channels import CHANNELS, Channel
-from streamval.types.chunks import Chunk
+from streamval.types.chunks import Chunk, CutChunk
 from streamval.types.context import Context
 from streamval.types.results import UNKNOWN, PartialValidationResult
 from streamval.types.transcript import Transcript
@@ -187,16 +188,24 @@ class Fan:
 
     def on_completed(self) -> None:
         """Judge the text that lanes still hold, then end: no more chunks will come."""
-        if self._channel == "reasoning":
-            self._judge_tail(self._channel)
-        self._judge_tail("text")
+        for channel in CHANNELS[1::-1]:  # reasoning, then text
+            self._judge_tail(channel)
         self._source_ended = True
         self._settle()
 
     def _enter(self, channel: Channel) -> None:
-        """Begin with another channel: reasoning that lanes still hold is judged before what follows it."""
+        """Begin with another channel: reasoning that lanes still hold is judged before what follows it.
+
+        But a word that may go on waits, as that of a text does.
+        """
         last, self._channel = self._channel, channel
-        if last == "reasoning":
+        if last != "reasoning":
+            return
+        thought = self._channels[last].last
+        is_cut = type(thought) is CutChunk
+        if thought is not None and self._options.chunking is None:  # a delta
+            is_cut = may_be_cut(thought.text)
+        if not is_cut:
             self._judge_tail(last)
             self._channel = channel
 

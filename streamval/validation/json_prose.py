@@ -12,9 +12,65 @@ from streamval.chunkers.chunking import Chunking, start_chunker
 from streamval.chunkers.json import JSONChunk, JSONDelta
 from streamval.chunkers.tool import ToolChunk
 from streamval.structured.as_read import unescaped
-from streamval.structured.json_events import JSONEvent
+from streamval.structured.json_events import JSONEvent, OpenString
 from streamval.structured.reader import CERTAIN_AFTER
 from streamval.types.chunks import Chunk
+
+
+class _String:
+    """A string that is being written: its pieces are judged before it ends.
+
+    Args:
+        start: The offset of its quotation mark in the raw text.
+        chunking: How it is cut.
+
+    Attributes:
+        judged_to: The offset up to which it has been fed.
+    """
+
+    def __init__(self, start: int, chunking: Chunking) -> None:
+        self.start = start
+        self.chunker = start_chunker(chunking)
+        self.judged_to = start + 1
+        self._left = ""  # an escape that has not ended
+        self._size = 0  # decoded characters so far
+
+    def feed(self, raw: str) -> list[str]:
+        """Take more of it, as written. Return the pieces that are complete."""
+        self.judged_to += len(raw)
+        raw = self._left + raw
+        self._left = _UNFINISHED.search(raw)[1]  # type: ignore[index]
+        text: str = json.loads(f'"{raw[: len(raw) - len(self._left)]}"', strict=False)
+        return self._cut(
+            text.encode(errors="replace").decode()
+        )  # a lone surrogate as the parser reads it
+
+    def end(self, value: str) -> list[str]:
+        """Take the whole string. Return the last pieces."""
+        return self._cut(value[self._size :]) + self.rest()
+
+    def rest(self) -> list[str]:
+        """Return the last pieces of what has been fed."""
+        return [piece.text for piece in self.chunker.flush()]
+
+    def _cut(self, text: str) -> list[str]:
+        self._size += len(text)
+        return [piece.text for piece in self.chunker.feed(text)]
+
+    def __copy__(self) -> _String:
+        twin: _String = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__, chunker=_copied(self.chunker))
+        return twin
+
+
+# At the end of a text: the first half of a surrogate pair, and the beginning of an escape, if they are there.
+_UNFINISHED = re.compile(
+    r"(?<!\\)(?:\\\\)*((?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?)\Z"
+)
+
+
+def _copied(chunker: Chunker) -> Chunker:
+    return copy(chunker) if hasattr(type(chunker), "__copy__") else deepcopy(chunker)
 
 
 class JSONProse:
@@ -25,7 +81,8 @@ class JSONProse:
     what follows where the JSON breaks off.
 
     Args:
-        chunking: How a string is cut further; by default it is not cut. No chunk reaches across strings.
+        chunking: How a string is cut further, as it is being written; by default it is not cut. No chunk reaches
+            across strings.
         keys: Whether keys are chunks too, for a requirement that judges whatever is delivered.
         scalars: Whether numbers, true, false and null are chunks too.
 
@@ -56,17 +113,20 @@ class JSONProse:
         self._end = 0
         self._depth = 0
         self._broken = False
+        self._string: _String | None = None  # that is being written, if strings are cut further
         self.settled = 0
 
     def take(self, chunk: Chunk) -> list[Chunk]:
         """Return the pieces of text that a chunk completes."""
-        self._pending.append(chunk.separator + chunk.text)
+        text = chunk.separator + chunk.text
+        self._pending.append(text)
         self._end = chunk.end
         reading = chunk.reading if isinstance(chunk, JSONDelta) else None
         events = [] if reading is None else reading.events
         self._broken = self._broken or (reading is not None and reading.error is not None)
+        begun = None if self._broken or reading is None else reading.begun
         if self._depth and not events and not self._broken:
-            return []  # a string that goes on
+            return self._more_of(begun, text, chunk.end)  # of a string, or of nothing
         raw = "".join(self._pending)
         begin = at = chunk.end - len(raw)
         pieces: list[Chunk] = []
@@ -81,6 +141,7 @@ class JSONProse:
                 pieces += self._inside(event)
             at = self.settled = event.end
         if self._broken or not self._depth:
+            at = max(at, self._break_off(pieces))
             outside = raw[at - begin :]
             size = len(outside) if self._broken else _certain_size(outside)
             pieces += self._cut_around(outside[:size], at)
@@ -88,25 +149,49 @@ class JSONProse:
         self._pending = [raw[at - begin :]]
         if pieces:
             self.settled = max(self.settled, pieces[-1].end)
+        if self._depth:
+            pieces += self._more_of(begun, raw[at - begin :], chunk.end)
         return pieces
 
     def flush(self) -> list[Chunk]:
         """Return the rest of the text: behind the JSON, or from where it breaks off."""
+        pieces: list[Chunk] = []
+        judged_to = self._break_off(pieces)
         rest = "".join(self._pending)
+        begin = self._end - len(rest)
         self._pending = []
-        return self._end_around(rest, self._end - len(rest))
+        return pieces + self._end_around(rest[max(judged_to - begin, 0) :], max(begin, judged_to))
 
     def __copy__(self) -> JSONProse:
         twin: JSONProse = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        around = self._around
-        twin._around = copy(around) if hasattr(type(around), "__copy__") else deepcopy(around)
-        twin._pending = self._pending.copy()
+        twin._around = _copied(self._around)
+        twin._pending, twin._string = self._pending.copy(), copy(self._string)
         return twin
+
+    def _more_of(self, begun: object, text: str, end: int) -> list[Chunk]:
+        """Return the pieces of a string that is being written; `text` is the last of the raw text, up to `end`."""
+        if self._chunking is None or not isinstance(begun, OpenString):
+            return []
+        if self._string is None:
+            self._string = _String(begun.start, self._chunking)
+            text = text[len(text) - (end - begun.start) + 1 :]
+        # None of it is delivered before all of it has been judged.
+        start = begun.start
+        return [Chunk(piece, 0, start, start) for piece in self._string.feed(text)]
+
+    def _break_off(self, pieces: list[Chunk]) -> int:
+        """End a string that will not end. Return the offset up to which it has been judged."""
+        string, self._string = self._string, None
+        if string is None:
+            return 0
+        pieces += [Chunk(piece, 0, string.start, string.start) for piece in string.rest()]
+        return string.judged_to
 
     def _inside(self, event: JSONEvent) -> list[Chunk]:
         """Return the pieces of a key or a scalar value."""
         value = event.value
+        begun, self._string = self._string, None
         is_text = isinstance(value, str)
         if not (self._keys if event.kind == "key" else is_text or self._scalars):
             return []
@@ -116,11 +201,10 @@ class JSONProse:
         whole: Chunk = JSONChunk(text, 0, event.start, event.end, path=event.path, value=value)
         if self._chunking is None:
             return [whole]
-        chunker = start_chunker(self._chunking)
-        texts = [piece.text for piece in (*chunker.feed(text), *chunker.flush())]
+        texts = (begun or _String(event.start, self._chunking)).end(text)
         # Only the last piece covers the value: none of it is delivered before.
-        begun = [replace(whole, text=text, end=event.start) for text in texts[:-1]]
-        return begun + [replace(whole, text=text) for text in texts[-1:]]
+        first = [replace(whole, text=text, end=event.start) for text in texts[:-1]]
+        return first + [replace(whole, text=text) for text in texts[-1:]]
 
     def _prose_chunker(self) -> Chunker:
         return start_chunker("sentence" if self._chunking is None else self._chunking)

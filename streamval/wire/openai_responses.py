@@ -7,6 +7,7 @@ https://platform.openai.com/docs/api-reference/responses and …/responses-strea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from streamval.errors import StreamBrokenError, UsageError
@@ -158,7 +159,16 @@ def _usage(reported: Any) -> Usage | None:
 
 # Writing
 
-_SENT = frozenset({"tool_calls", "tool_call_id", "reasoning_items", "reasoning_content", "refusal"})
+_SENT = frozenset(
+    {
+        "tool_calls",
+        "tool_call_id",
+        "reasoning_items",
+        "reasoning_places",
+        "reasoning_content",
+        "refusal",
+    }
+)
 """The fields of a message that have a place in a request, or are of no use in one."""
 
 
@@ -188,20 +198,31 @@ def _items(at: int, message: Message) -> Iterator[dict[str, Any]]:
         call = fields.get("tool_call_id")
         yield {"type": "function_call_output", "call_id": call, "output": content}
         return
-    for item in fields.get("reasoning_items") or ():
-        yield dict(item)
+    # An item of reasoning stands before the item that the model wrote with it.
+    thoughts = fields.get("reasoning_items") or ()
+    places = fields.get("reasoning_places")
+    if not isinstance(places, list) or [type(one) for one in places] != [int] * len(thoughts):
+        places = [0] * len(thoughts)  # none are known
+    written = [(place, dict(item)) for place, item in zip(places, thoughts, strict=True)]
     if content:
-        yield {"role": message.role, "content": content}
+        written.append((0, {"role": message.role, "content": content}))
     if refusal := fields.get("refusal"):
-        yield {"role": "assistant", "content": [{"type": "refusal", "refusal": refusal}]}
-    for call in fields.get("tool_calls") or ():
-        function = call["function"]
-        yield {
-            "type": "function_call",
-            "call_id": call["id"],
-            "name": function["name"],
-            "arguments": function["arguments"],
-        }
+        said = [{"type": "refusal", "refusal": refusal}]
+        written.append((0, {"role": "assistant", "content": said}))
+    written += [
+        (number, _call_item(call)) for number, call in enumerate(fields.get("tool_calls") or (), 1)
+    ]
+    yield from (item for _, item in sorted(written, key=itemgetter(0)))
+
+
+def _call_item(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {
+        "type": "function_call",
+        "call_id": call["id"],
+        "name": function["name"],
+        "arguments": function["arguments"],
+    }
 
 
 def _part(at: int, one: Mapping[str, Any], role: str) -> dict[str, Any]:

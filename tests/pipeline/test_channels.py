@@ -97,7 +97,6 @@ PLANTED = [
     ("a wrong type", [call('{"city": 5}')], "tool"),
     ("a missing argument", [call('{"town": "Rome"}')], "tool"),
     ("no arguments", [call("")], "tool"),
-    ("half of its arguments", [call('{"city": "Ro')], "tool"),
     ("a key twice", [call('{"city": "Rome", "city": "Oslo"}')], "tool"),
     ("a secret in the reasoning", [D(reasoning=f"The key is {SECRET} here.")], "reasoning"),
     ("a secret in an argument", [call(json.dumps({"city": f"at {SECRET} st"}))], "tool"),
@@ -411,11 +410,49 @@ async def test_a_key_or_a_word_that_another_channel_cuts_is_not_delivered(chunki
         assert word[:at] not in result.text
 
 
-async def test_a_word_of_reasoning_that_the_text_cuts_fails_at_the_end():
-    """Reasoning does not wait for more of it, or its last thought would come behind the answer (docs/promises.md)."""
-    script = [D(reasoning=f"It is {KEY[:20]}"), "Hm. ", D(reasoning=KEY[20:]), "Done."]
-    _, result = await events_of(script, requirements=[sv.no_secrets()])
-    assert not result.success
+@pytest.mark.parametrize("at", [4, 14, 30])
+@pytest.mark.parametrize("between", ["Hm. ", " ", call()])
+@pytest.mark.parametrize("chunking", ["sentence", "word", None])
+async def test_a_key_or_a_word_of_reasoning_that_another_channel_cuts_is_not_delivered(
+    chunking, between, at
+):
+    for rule in (sv.no_secrets(), sv.forbidden_words([KEY])):
+        backend = FaultyBackend([D(reasoning=f"It is {KEY[:at]}"), between, D(reasoning=KEY[at:])])
+        pipeline = sv.Pipeline(backend, requirements=[rule], chunking=chunking, tools=[TOOL])
+        events = []
+        run = pipeline.start("Go.")
+        run.subscribe(events.append)
+        result = await run
+        assert not result.success
+        thought = "".join(one.separator + one.text for one in events if one.type == "reasoning")
+        assert KEY[:at] not in thought
+        assert not any(one.type == "tool_call" for one in events)
+
+
+async def test_only_the_last_word_of_a_thought_waits_and_only_if_it_may_go_on():
+    thoughts = ["It rains", " now. And", " so\n"]
+    script = [one for thought in thoughts for one in (D(reasoning=thought), "Yes. ")]
+    events, result = await events_of(script, requirements=[sv.no_secrets()])
+    said = [(one.type, one.text) for one in events if one.type in ("reasoning", "chunk")]
+    assert said == [
+        *(("reasoning", "It"), ("chunk", "Yes."), ("reasoning", "rains"), ("reasoning", "now.")),
+        *(("chunk", "Yes."), ("reasoning", "And"), ("reasoning", "so"), ("chunk", "Yes.")),
+    ]
+    assert result.reasoning == "It rains now. And so"
+    chunks = [one.chunk_index for one in events if one.type == "reasoning"]
+    assert chunks == list(range(len(chunks)))
+
+
+async def test_a_call_that_another_channel_interrupts_goes_on():
+    script = [call('{"city": "Ro'), "Yes. ", D(tool_call=ToolCallDelta(0, arguments='me"}'))]
+    events, result = await events_of(script, tools=[TOOL])
+    assert [one.arguments for one in result.tool_calls] == [{"city": "Rome"}]
+    assert [one.type for one in events if one.type in ("chunk", "tool_call")] == [
+        "chunk",
+        "tool_call",
+    ]
+    _, result = await events_of(script[:2], tools=[TOOL])
+    assert (result.success, result.tool_calls) == (False, ())
 
 
 @pytest.mark.parametrize("reasoning", ["deliver", "drop"])

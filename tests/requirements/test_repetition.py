@@ -5,6 +5,7 @@ import pytest
 import streamval as sv
 from streamval import requirements as reqs
 from streamval.errors import UsageError
+from streamval.testing import judge
 from tests.support.requirements import failing, on_the_whole, passing, run_of, streamed, whole
 
 
@@ -74,3 +75,11 @@ async def test_a_loop_in_deltas_that_cut_words_is_found_at_the_end(times, succes
     backend = sv.ScriptedBackend("round and round we go " * times, token_size=3)
     pipeline = sv.Pipeline(backend, requirements=[sv.NoLoop(chunking=None)], chunking=None)
     assert (await pipeline.run("x")).success is success
+
+
+def test_a_loop_without_spaces_is_found_and_a_long_word_is_none():
+    for said in ("hmm" * 200, "ab\u00e9" * 99, "a" * 400):
+        verdict = judge(sv.no_loop(), said, chunking=None)
+        assert "again and again" in verdict.failures[0].reason
+    for said in ("hmm" * 60, "=" * 500, " ".join(["." * 300] * 3), bytes(range(256)).hex()):
+        assert judge(sv.no_loop(), said, chunking=None)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 import streamval as sv
-from streamval.structured.reader import DEEPEST, JSONReader, json_in
+from streamval.structured.reader import DEEPEST, LONGEST_BLANK, JSONReader, json_in
 from streamval.structured.schema import Schema, SchemaWatch
 from tests.fuzz.sliced import reader_difference
 from tests.support.sources import Spoken
@@ -126,6 +126,23 @@ def test_what_nests_too_deep_is_an_error_and_cheap():
         reader.feed("[" * 5)
     assert f"nests more than {DEEPEST}" in reader.error
     assert len(reader._frames) == DEEPEST + 1
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize(
+    "text", ['{"a": |1}', '{"a"|: 1}', '{"a": 1, |"b": 1}', "[1|]", '{"a": "b"|}']
+)
+def test_spaces_without_end_are_an_error(text, size):
+    """Models that are held to JSON may write them until their limit."""
+    for blank, wrong in ((" \n", True), ("\t", False)):
+        written = text.replace("|", blank * (LONGEST_BLANK - 10))
+        reader = JSONReader()
+        for at in range(0, len(written), size):
+            reader.feed(written[at : at + size])
+        assert ("1,024 spaces in a row" in str(reader.error)) is wrong
+    whole = JSONReader()
+    whole.feed('{"a": "' + " " * 5000 + '"}')
+    assert (whole.error, whole.ended_at) == (None, 5009)
 
 
 def test_a_raw_line_break_in_a_string_is_found_at_once():

@@ -1,6 +1,7 @@
 """What requirements for prose see of JSON."""
 
 import json
+from copy import copy
 
 import pytest
 
@@ -138,3 +139,44 @@ def test_cost_is_linear_in_one_long_string_and_in_one_long_delta():
     """Each took minutes where every delta, or every value, copies all text before it."""
     assert len(pieces_of(json.dumps(["x" * 400_000]), 4)) == 1
     assert len(pieces_of(json.dumps(["x"] * 40_000), 10**9)) == 40_000
+
+
+LOOP = "so it goes on and \\u006fn, \\ud83d\\ude00 "
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize("around", ['{"a": "%s"}', '{"b": ["x", "%s"]}'])
+async def test_a_loop_within_a_string_is_cut_before_its_end(around, size):
+    written = around % (LOOP * 200)
+    backend = sv.ScriptedBackend(written, token_size=size)
+    result = await sv.Pipeline(backend, requirements=[sv.no_loop()], format=dict).run("go")
+    assert "again and again" in result.failures[0].reason
+    assert result.usage.completion_tokens * size < 300
+    assert "so" not in result.text
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": "One two \\u0062\\n three\\\\", "b": "\\ud83d\\ude00 x \\ud83d y"}',
+        '{"a": "One two',
+        '{"a": "One two \\',
+        '{"a": "One two \\ud83d',
+        '{"a": "One two" "three"}',
+        '{"a": "  ", "b": ""}',
+    ],
+)
+def test_strings_that_are_cut_further_do_not_depend_on_the_slicing(text, size):
+    whole = [piece.text for piece in pieces_of(text, len(text), chunking="word", keys=True)]
+    assert [piece.text for piece in pieces_of(text, size, chunking="word", keys=True)] == whole
+
+
+def test_a_copy_of_a_string_that_is_being_written_goes_on_by_itself():
+    prose, chunker = JSONProse("word"), JSONDeltaChunker()
+    (chunk,) = chunker.feed('{"a": "One tw')
+    assert [piece.text for piece in prose.take(chunk)] == ["One"]
+    twin, other = copy(prose), copy(chunker)
+    for one, cut, rest in ((prose, chunker, "o"), (twin, other, "ice")):
+        (chunk,) = cut.feed(rest + '"}')
+        assert [piece.text for piece in one.take(chunk)] == ["tw" + rest]

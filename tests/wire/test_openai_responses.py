@@ -2,6 +2,7 @@
 
 import pytest
 
+import streamval as sv
 from streamval.errors import StreamBrokenError, UsageError
 from streamval.types import Delta, Message, ToolCallDelta, Usage
 from streamval.wire.openai_responses import ResponsesReader, input_items
@@ -160,3 +161,48 @@ def test_the_assistants_own_parts_have_the_names_of_an_answer():
         [{"type": "output_text", "text": "Hi."}, {"type": "refusal", "refusal": "No."}],
         [{"type": "refusal", "refusal": "No."}],
     ]
+
+
+PLACES = [[0, 0, 0], [0, 1, 2], [1, 2, 3], [0, 0, 2]]
+
+
+@pytest.mark.parametrize("places", PLACES, ids=str)
+@pytest.mark.parametrize("text", ["I will ask.", ""])
+async def test_several_items_go_back_in_the_order_in_which_they_came(places, text):
+    """OpenAI refuses an item of reasoning that stands before another item than its own."""
+    items = [{**REASONING, "id": f"rs_{number}"} for number in range(3)]
+    asked = [
+        {"type": "function_call", "call_id": f"c{number}", "name": "now", "arguments": "{}"}
+        for number in range(2)
+    ]
+    said = [{"type": "message", "content": [{"type": "output_text", "text": text}]}] if text else []
+    behind = [[], said, asked[:1], asked[1:]]  # what stands before each place
+    order = []
+    for place, others in enumerate(behind):
+        order += [*others, *(items[n] for n, one in enumerate(places) if one == place)]
+    events = [
+        {"type": "response.output_item.done", "output_index": at, "item": item}
+        for at, item in enumerate(order)
+    ]
+    events.append({"type": "response.completed", "response": {}})
+
+    class Server(sv.Backend):
+        async def stream(self, request):
+            reader = ResponsesReader()
+            for event in events:
+                for delta in reader.read(event):
+                    yield delta
+
+    tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}]
+    result = await sv.Pipeline(Server(), tools=tools).run("Go.")
+    back = input_items([result.message])
+    assert [one.get("id") or one.get("call_id") or one["content"] for one in back] == [
+        one.get("id") or one.get("call_id") or one["content"][0]["text"] for one in order
+    ]
+
+
+@pytest.mark.parametrize("places", ["12", [0], [0, "1"], [0, None], {}, 7])
+def test_places_that_are_none_are_ignored(places):
+    fields = {"reasoning_items": [REASONING] * 2, "reasoning_places": places}
+    turn = Message.read({"role": "assistant", "content": "Hi", **fields})
+    assert input_items([turn])[:2] == [REASONING] * 2
