@@ -69,15 +69,16 @@ def chunk(
             for found in chunks:
                 emit(shifted(found, *by[found.channel], attempt) if moved else found)
 
-        in_text = True
+        feed_string: Callable[[Any], list[Chunk]] = feed_text  # most streams are strings alone
+
+        def feed_other(delta: Any) -> list[Chunk]:
+            nonlocal feed_string
+            chunks = feed(delta)
+            feed_string = feed_text if chunker.is_plain else feed_other
+            return chunks
 
         def on_next(delta: Any) -> None:
-            nonlocal in_text
-            if in_text and type(delta) is not Delta:  # most streams are strings alone
-                chunks = feed_text(delta)
-            else:
-                chunks = feed(delta)
-                in_text = chunker.is_plain
+            chunks = feed_other(delta) if delta.__class__ is Delta else feed_string(delta)
             if chunks:
                 emit_all(chunks)
 

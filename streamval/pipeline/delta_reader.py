@@ -51,7 +51,10 @@ class DeltaReader:
         if not text:
             return None
         self.known.deltas += 1
-        return (self._mender.feed(text) or None) if self._kind is str else text
+        # A call of `Mender.feed` for each token would cost as much as half of this function.
+        if self._kind is str and (self._mender.half or not text.isascii()):
+            return self._mender.feed(text) or None
+        return text
 
     def _read_other(self, delta: object) -> Any:
         """Return the content of a `Delta`, or of a subclass of the pipeline's kind."""

@@ -54,28 +54,33 @@ class Mender:
 
     The result is the same however the text was sliced.
 
+    Attributes:
+        half: The half that waits; usually empty.
+
     Example:
         >>> mender = Mender()
         >>> [mender.feed("a\\ud83d"), mender.feed("\\ude00b"), mender.flush()] == ["a", "\U0001f600b", ""]
         True
     """
 
+    __slots__ = ("half",)
+
     def __init__(self) -> None:
-        self._half = ""
+        self.half = ""
 
     def feed(self, text: str) -> str:
         """Take the next piece of text; return the part that is certain."""
-        if self._half:
-            text, self._half = self._half + text, ""
+        if self.half:
+            text, self.half = self.half + text, ""
         elif text.isascii():  # most text
             return text
         if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self._half = text[:-1], text[-1]
+            text, self.half = text[:-1], text[-1]
         return mended(text)
 
     def flush(self) -> str:
         """Return the rest: empty, or the replacement of an unpaired half."""
-        half, self._half = self._half, ""
+        half, self.half = self.half, ""
         return mended(half)
 
 

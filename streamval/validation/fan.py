@@ -80,7 +80,9 @@ class ChannelLanes:
         plain: The lanes whose validators are plain functions.
         slow: The lanes that are asked in tasks.
         blank: The results of a chunk before any lane was asked.
+        channel: As given.
         missing: How many lanes are asked.
+        asked: How many lanes there are.
         last: The last chunk.
         own: The text so far, for `Context.text_so_far`, where nothing else keeps it.
     """
@@ -89,6 +91,7 @@ class ChannelLanes:
         requirements = options.requirements
         if channel == "tool" and not any(one.reads_tools for one in requirements):
             requirements = (*requirements, NO_TOOLS)
+        self.channel = channel
         self.own: Transcript[Any] | None = None
         so_far: SoFar | None = None
         if isinstance(options.ctx, Context):
@@ -110,6 +113,7 @@ class ChannelLanes:
         self.plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
         self.slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
         self.missing = len(self.plain) + len(self.slow)
+        self.asked = len(self.lanes)
         self.last: Chunk | None = None
 
 
@@ -141,7 +145,7 @@ class Fan:
         if self._loop is None and any(its.slow for its in self._all):  # functions need none
             raise no_loop()
         self._rows = Rows()
-        self._channel: Channel = "text"  # of the last chunk
+        self._its = self._channels["text"]  # the lanes of the last chunk
         # Validators run outside our scope: what they subscribe to is not ours to close.
         self._context = copy_context()
         self._context.run(leave_scope)
@@ -155,19 +159,19 @@ class Fan:
 
     def on_chunk(self, chunk: Chunk) -> None:
         """Judge a chunk."""
-        if self._rows.limit is not None:
+        rows = self._rows
+        if rows.limit is not None:
             return
-        channel = chunk.channel
-        if channel != self._channel:
-            self._enter(channel)
-            if self._rows.limit is not None:
+        its = self._its
+        if chunk.channel != its.channel:
+            its = self._enter(chunk.channel)
+            if rows.limit is not None:
                 return
-        its = self._channels[channel]
         its.last = chunk
         if its.own is not None and its.missing and isinstance(chunk.text, str):
             its.own.write(chunk.separator + chunk.text)
             its.own.compact()
-        row = self._rows.add(chunk, its.blank, its.missing, len(its.lanes), its.clones)
+        row = rows.add(chunk, its.blank, its.missing, its.asked, its.clones)
         if self._asking:  # a validator has pushed it: it waits for its turn
             self._unasked.append(row)
             return
@@ -180,8 +184,8 @@ class Fan:
         finally:
             self._asking = False
         self._settle()
-        if self._rows.waiting:  # a lane has to wait for something
-            if not self._pausing and len(self._rows.waiting) >= self._options.max_pending_chunks:
+        if rows.waiting:  # a lane has to wait for something
+            if not self._pausing and len(rows.waiting) >= self._options.max_pending_chunks:
                 self._pausing = True
                 self._scope.gate.pause()
             self._scope.gate.yield_turn()
@@ -193,21 +197,21 @@ class Fan:
         self._source_ended = True
         self._settle()
 
-    def _enter(self, channel: Channel) -> None:
+    def _enter(self, channel: Channel) -> ChannelLanes:
         """Begin with another channel: reasoning that lanes still hold is judged before what follows it.
 
         But a word that may go on waits, as that of a text does.
         """
-        last, self._channel = self._channel, channel
-        if last != "reasoning":
-            return
-        thought = self._channels[last].last
-        is_cut = type(thought) is CutChunk
-        if thought is not None and self._options.chunking is None:  # a delta
-            is_cut = may_be_cut(thought.text)
-        if not is_cut:
-            self._judge_tail(last)
-            self._channel = channel
+        left, its = self._its, self._channels[channel]
+        if left.channel == "reasoning":
+            thought = left.last
+            is_cut = type(thought) is CutChunk
+            if thought is not None and self._options.chunking is None:  # a delta
+                is_cut = may_be_cut(thought.text)
+            if not is_cut:
+                self._judge_tail(left.channel)
+        self._its = its
+        return its
 
     def _judge_tail(self, channel: Channel) -> None:
         """Judge the text that lanes still hold: they get a chunk without text."""
@@ -218,7 +222,7 @@ class Fan:
         if index and self._rows.limit is None and any(lane.keeps_a_tail for lane in its.lanes):
             tail = its.last or Chunk("", 0, 0, 0, channel=channel)
             nothing = tail.text[:0]  # of text, or of sound
-            self._channel = channel
+            self._its = its
             self.on_chunk(
                 replace(tail, text=nothing, index=index, start=end, end=end, separator=nothing)
             )

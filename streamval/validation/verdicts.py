@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from streamval.requirements.base import Requirement
 from streamval.types.channels import Channel
-from streamval.types.chunks import Chunk
+from streamval.types.chunks import Chunk, CutChunk
 from streamval.types.notebook import html_of
 from streamval.types.results import Failure, PartialValidationResult, TriState, ValidationResult
 
@@ -118,14 +118,15 @@ class Row:
         requirements: In the order of the results; `None` where it is not known.
 
     Attributes:
+        is_whole: Whether each word of the chunk is whole, and it has any: it does not end the stream.
         success: Fail beats unknown beats pass.
         done: Whether every lane has answered, or one has failed the chunk.
         covered: For each lane that holds chunks back, the offset up to which its result is a pass.
     """
 
     __slots__ = (
-        *("asked", "chunk", "covered", "done", "missing", "position", "requirements", "results"),
-        "success",
+        *("asked", "chunk", "covered", "done", "is_whole", "missing", "position", "requirements"),
+        *("results", "success"),
     )
 
     def __init__(
@@ -138,6 +139,7 @@ class Row:
         requirements: Sequence[Requirement | None],
     ) -> None:
         self.chunk = chunk
+        self.is_whole = bool(chunk.text) and type(chunk) is not CutChunk
         self.position = position
         self.results = results
         self.missing = missing
