@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cached_property, partial
 
-from streamval.chunkers.base import Chunker, Resumable
+from streamval.chunkers.base import Chunker
 from streamval.chunkers.chunking import Chunking, chunking_on, start_chunker
 from streamval.chunkers.tool import ToolChunker
 from streamval.types.channels import Channel
@@ -139,7 +139,7 @@ class ChannelChunker:
 
 def waits(text: object) -> bool:
     """Return whether the rest of a chunker waits while the model writes on another channel: of JSON, and of words."""
-    return isinstance(text, Resumable) or getattr(text, "grain", None) == 1
+    return hasattr(text, "resume") or getattr(text, "grain", None) == 1
 
 
 _JOINS = frozenset("_-/+=@#&%$~\\")

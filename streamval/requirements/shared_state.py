@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 from streamval.errors import SharedStateWarning
@@ -47,13 +48,16 @@ class SharedState:
         if hasattr(type(original), "__copy__"):
             return
         ours = vars(original)
-        shared = {name: value for name, value in vars(clone).items() if ours.get(name) is value}
-        for cls in type(original).__mro__:
-            if cls.__module__.partition(".")[0] != __name__.partition(".")[0]:  # a user's own class
-                shared = {**vars(cls), **shared}
-        for name, value in shared.items():
-            if isinstance(value, _CONTAINERS) and not name.startswith("__"):
-                self._found.append((name, value, _state(value)))
+        shared: dict[str, Any] = {
+            name: value
+            for name, value in vars(clone).items()
+            if isinstance(value, _CONTAINERS) and ours.get(name) is value
+        }
+        for cls in _own_classes(type(original).__mro__):
+            for name, value in vars(cls).items():
+                if isinstance(value, _CONTAINERS) and not name.startswith("__"):
+                    shared.setdefault(name, value)
+        self._found = [(name, value, _state(value)) for name, value in shared.items()]
 
     def changed(self) -> list[str]:
         """Return the names of the containers that have changed since."""
@@ -73,6 +77,13 @@ class SharedState:
                 f"{self._name} a __copy__"
             )
             warnings.warn(message, SharedStateWarning, stacklevel=2)
+
+
+@lru_cache
+def _own_classes(classes: tuple[type, ...]) -> list[type]:
+    """Return the classes that are not of this library."""
+    ours = __name__.partition(".")[0]
+    return [one for one in classes if one.__module__.partition(".")[0] not in (ours, "builtins")]
 
 
 def _state(value: Collection[Any]) -> object:

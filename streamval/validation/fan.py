@@ -68,8 +68,6 @@ class FanCallbacks(NamedTuple):
 class ChannelLanes:
     """The lanes that judge one channel.
 
-    A call of a tool where no tools were offered fails: then there is one more lane, which says so.
-
     Args:
         channel: The channel.
         options: The requirements, and the options of judging.
@@ -88,9 +86,6 @@ class ChannelLanes:
     """
 
     def __init__(self, channel: Channel, options: FanOptions) -> None:
-        requirements = options.requirements
-        if channel == "tool" and not any(one.reads_tools for one in requirements):
-            requirements = (*requirements, NO_TOOLS)
         self.channel = channel
         self.own: Transcript[Any] | None = None
         so_far: SoFar | None = None
@@ -105,7 +100,7 @@ class ChannelLanes:
             Lane(position, one, options, channel, so_far)
             if judges_on(one, channel, delivered=options.delivered)
             else None
-            for position, one in enumerate(requirements)
+            for position, one in enumerate(options.requirements)
         ]
         self.clones = tuple(None if lane is None else lane.requirement for lane in lanes)
         self.blank = [UNKNOWN if lane is not None and lane.silent else None for lane in lanes]
@@ -117,8 +112,7 @@ class ChannelLanes:
         self.last: Chunk | None = None
 
 
-NO_TOOLS = ToolCalls(())
-"""Fails each call, as no tools were offered."""
+_NO_TOOLS = ToolCalls(())
 
 
 class Fan:
@@ -138,11 +132,12 @@ class Fan:
         self._loop = loop_or_none()
         self._time = time.monotonic if self._loop is None else self._loop.time
         self._channels = {channel: ChannelLanes(channel, options) for channel in CHANNELS}
-        self._all = tuple(self._channels.values())
-        self._clones: Clones = {channel: its.clones for channel, its in self._channels.items()}
+        self._clones = {channel: its.clones for channel, its in self._channels.items()}
         if options.on_start is not None:
             options.on_start(self._clones)
-        if self._loop is None and any(its.slow for its in self._all):  # functions need none
+        if self._loop is None and any(
+            its.slow for its in self._channels.values()
+        ):  # functions need none
             raise no_loop()
         self._rows = Rows()
         self._its = self._channels["text"]  # the lanes of the last chunk
@@ -202,7 +197,10 @@ class Fan:
 
         But a word that may go on waits, as that of a text does.
         """
-        left, its = self._its, self._channels[channel]
+        left = self._its
+        if channel == "tool" and not any(one.reads_tools for one in self._options.requirements):
+            self._refuse_tools()
+        its = self._channels[channel]
         if left.channel == "reasoning":
             thought = left.last
             is_cut = type(thought) is CutChunk
@@ -212,6 +210,14 @@ class Fan:
                 self._judge_tail(left.channel)
         self._its = its
         return its
+
+    def _refuse_tools(self) -> None:
+        """Add a lane that fails each call, as no tools were offered."""
+        self._options = replace(
+            self._options, requirements=(*self._options.requirements, _NO_TOOLS)
+        )
+        its = self._channels["tool"] = ChannelLanes("tool", self._options)
+        self._clones["tool"] = its.clones
 
     def _judge_tail(self, channel: Channel) -> None:
         """Judge the text that lanes still hold: they get a chunk without text."""
@@ -395,7 +401,7 @@ class Fan:
 
     def _stop_at(self, position: int) -> None:
         """Stop judging the row at `position` and later ones. Below 0, stop judging all rows."""
-        for its in self._all:
+        for its in self._channels.values():
             for lane in its.slow:
                 lane.stop_at(position)
         if self._working:

@@ -58,7 +58,7 @@ async def final_check(
         for position, clone in enumerate(clones[channel])
         if clone is not None
     ]
-    ctxs = {channel: ctx.with_output(text, known) for channel, text in written.items()}
+    ctxs = {channel: ctx.with_output(written[channel], known) for channel in spoken}
     answers = await side_by_side(
         *(validate_output(one, backend, ctxs[channel], streamed=True) for _, channel, one in judged)
     )

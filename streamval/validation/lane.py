@@ -75,6 +75,9 @@ class SoFar:
         return self.source()[: self.end - self.begin]
 
 
+_NOTHING_SO_FAR = SoFar(str, 0)  # of lanes without a context
+
+
 class Cut(NamedTuple):
     """The pieces of one chunk that a lane judges.
 
@@ -171,7 +174,7 @@ class Lane:
         # A lane that judges one piece after another has one context. Else each piece has its own. A rule of chunks
         # has none.
         takes_context = getattr(validate, "__func__", None) is not ChunkRule.stream_validate
-        self._so_far = SoFar(so_far.source, so_far.begin) if so_far else SoFar(str, 0)
+        self._so_far = SoFar(so_far.source, so_far.begin) if so_far else _NOTHING_SO_FAR
         self._context_each = takes_context and so_far is not None and clone.max_concurrency != 1
         if self._ctx is not None and so_far is not None and takes_context:
             self._ctx = replace(self._ctx, _said=self._so_far)
