@@ -260,7 +260,7 @@ class StreamingDoneEvent(BaseEvent):
     """The model has ended, and the trailing fragment has been judged.
 
     Attributes:
-        full_text: The text that has been delivered so far. Chunks that a
+        full_text: The text that has been delivered so far, with the whitespace behind its last chunk. Chunks that a
             requirement holds back are not in it yet.
         finish_reason: Why the model stopped, as the backend reports it; `None` if it does not.
 
@@ -334,7 +334,8 @@ class CompletedEvent(BaseEvent):
     Attributes:
         success: True only if nothing failed while streaming, nothing raised, and every final
             validation passed.
-        full_text: The delivered text that still stands.
+        full_text: The delivered text that still stands; of a success, with the whitespace that the model wrote behind
+            the last chunk.
         attempts_used: How many attempts were started.
         usage: Tokens of all attempts together.
         closed_at: When the backend of the last attempt was closed, in Unix seconds; `None` where it

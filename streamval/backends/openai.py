@@ -21,12 +21,7 @@ from streamval.types.deltas import Delta
 from streamval.types.messages import refuse_what_is_not_text
 from streamval.wire.completions import CompletionReader
 from streamval.wire.errors import message_in
-from streamval.wire.openai_responses import (
-    ResponsesReader,
-    function_tool,
-    input_items,
-    options_for_responses,
-)
+from streamval.wire.openai_responses import ResponsesReader, input_items, responses_body
 from streamval.wire.sse import FrameReader
 
 if TYPE_CHECKING:
@@ -192,18 +187,9 @@ class OpenAIBackend(Backend):
 
     def _for_responses(self, request: GenerationRequest, params: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a request for Responses, which stores nothing and gets all reasoning back."""
-        defaults = {"store": False, "include": ["reasoning.encrypted_content"]}
-        made = {**defaults, **options_for_responses(params), "input": input_items(request.messages)}
-        if request.tools:
-            made["tools"] = [function_tool(tool) for tool in request.tools]
-        if isinstance(choice := request.tool_choice, Mapping):
-            choice = {"type": "function", "name": choice.get("function", choice).get("name")}
-        if choice is not None:
-            made["tool_choice"] = choice
-        if request.format is not None:
-            wanted = response_format(request.format)["json_schema"]
-            made["text"] = {**(made.get("text") or {}), "format": {"type": "json_schema", **wanted}}
-        return made
+        wanted = None if request.format is None else response_format(request.format)
+        asked = {"tools": request.tools, "tool_choice": request.tool_choice}
+        return responses_body(request.messages, {**params, **asked, "response_format": wanted})
 
 
 async def _frames(stream: Any) -> AsyncIterator[Any]:

@@ -308,7 +308,9 @@ class Attempt:
         self.ended_naturally = True
         known = self.reader.known
         self._emit(
-            StreamingDoneEvent, full_text=self._delivered.text, finish_reason=known.finish_reason
+            StreamingDoneEvent,
+            full_text=self._delivered.full_text(self.written.text),
+            finish_reason=known.finish_reason,
         )
         written: dict[Channel, Any] = {
             "text": self.written.text,

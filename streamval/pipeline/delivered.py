@@ -41,6 +41,7 @@ class Delivered:
         self.drop_reasoning()
         self.calls: list[ToolCall] = []
         self.chunks = 0
+        self._end = 0
         self._raw: Transcript[Any] = Transcript(self._nothing)
         self._values = None if self._schema is None else ValueReader(self._schema.root)
 
@@ -73,6 +74,7 @@ class Delivered:
                 f"stay {self._kind.__name__}"
             )
         self.chunks += 1
+        self._end = chunk.end
         raw = self._raw
         if chunk.separator:
             raw.write(chunk.separator)
@@ -98,6 +100,14 @@ class Delivered:
     def text(self) -> str:
         """The whole output, if it is text."""
         return self.raw if isinstance(self.raw, str) else ""
+
+    def full_text(self, written: str | bytes) -> str:
+        """Return the whole output, with the whitespace behind its last chunk in what the model has `written`."""
+        text = self.text
+        if not self.chunks or not isinstance(written, str):
+            return text
+        behind = written[self._end :]
+        return text + behind if behind.isspace() else text
 
     def parsed(self, judge: MatchesSchema | None) -> Any:
         """Return the output as an instance of the schema's type, or `None`.

@@ -49,6 +49,14 @@ class Ledger:
             success: Whether the run succeeds: then the tokens of its last attempt all stand.
         """
         usages = [entry.usage(success=success) for entry in self._entries] or [Usage()]
+        # Most servers report the tokens of the prompt at the end, so not of an attempt that was cut. The prompts of
+        # a run are about the same.
+        known = [usage.prompt_tokens for usage in usages if usage.prompt_tokens is not None]
+        if known:
+            usages = [
+                replace(usage, prompt_tokens=known[-1]) if usage.prompt_tokens is None else usage
+                for usage in usages
+            ]
         total = usages[0]
         for usage in usages[1:]:
             total += usage
@@ -64,6 +72,14 @@ class Ledger:
         """When the backend of the last attempt was closed, in Unix seconds."""
         return self._entries[-1].attempt.closed_at if self._entries else None
 
+    def full_text(self, delivered: Delivered, *, success: bool) -> str:
+        """Return the delivered text; of a success, with the whitespace that the model wrote behind it."""
+        return (
+            delivered.full_text(self._entries[-1].attempt.written.text)
+            if success
+            else delivered.text
+        )
+
     def result(self, delivered: Delivered, parsed: Any, *, success: bool) -> StreamResult:
         """Return the result of the run.
 
@@ -77,6 +93,7 @@ class Ledger:
         return StreamResult(
             success=success,
             parsed=parsed,
+            full_text=self.full_text(delivered, success=success),
             **_as_fields(delivered.raw),
             reasoning=delivered.reasoning,
             tool_calls=tuple(delivered.calls),

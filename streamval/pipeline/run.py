@@ -448,7 +448,9 @@ class Run(Generic[T]):
                 CompletedEvent,
                 self._attempts.request.attempt,
                 success=success,
-                full_text=self.text,
+                full_text=self._attempts.ledger.full_text(
+                    self._attempts.delivered, success=success
+                ),
                 attempts_used=len(self._attempts.ledger),
                 usage=self._attempts.ledger.usage(success=success),
                 closed_at=self._attempts.ledger.closed_at,

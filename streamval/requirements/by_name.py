@@ -22,6 +22,8 @@ from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import stream_check
 from streamval.requirements.llm_judge import LLMaJRequirement
+from streamval.requirements.schema import MatchesSchema
+from streamval.structured.json_schema.schema import JSONSchema
 
 _FAILS = {
     "word_limit": "with the chunk that exceeds it; too few are found at the end",
@@ -132,7 +134,9 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
 def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
     """Return a requirement as a configuration file writes it: ``NAME``, or ``NAME: arguments``.
 
-    ``judge: TEXT`` asks a model, and ``python: MODULE:NAME`` is a user's own.
+    ``judge: TEXT`` asks a model about each chunk and the whole, ``judge_whole: TEXT`` about the whole only.
+    ``schema: {…}``, or the name of a file with it, demands JSON by a JSON Schema. ``python: MODULE:NAME`` is a
+    user's own.
 
     Raises:
         UsageError: If it is not a requirement.
@@ -146,13 +150,27 @@ def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
     if len(written) != 1:
         raise UsageError("write one requirement an entry: `- name`, or `- name: arguments`")
     ((name, given),) = written.items()
-    if name == "judge":
+    if name in ("judge", "judge_whole"):
         if not isinstance(given, str) or not given.strip():
-            raise UsageError("judge: needs a text that says what is required")
-        return LLMaJRequirement(given, streaming=True)
+            raise UsageError(f"{name}: needs a text that says what is required")
+        return LLMaJRequirement(given, streaming=name == "judge")
+    if name == "schema":
+        return MatchesSchema(_schema_in(given), "the output is JSON by its schema")
     if name == "python":
         return _imported(given)
     return requirement_named(name, given)
+
+
+def _schema_in(given: object) -> JSONSchema:
+    """Return a JSON Schema, written out or in a file."""
+    if isinstance(given, str):
+        try:
+            given = json.loads(Path(given).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"schema: cannot read {given!r}: {error}") from None
+    if not isinstance(given, (dict, bool)):
+        raise UsageError("schema: needs a JSON Schema, or the name of a file with one")
+    return JSONSchema(given)
 
 
 def _imported(place: object) -> Requirement:

@@ -141,7 +141,8 @@ async def _run(
         run.subscribe(service.metrics.of(request.model, names))
         run.subscribe(line.note)
         if service.configuration.server.recent:
-            service.recent.add(run)
+            asked = request.turns
+            service.recent.add(run, request.model, asked[-1].content if asked else "")
         exchange.begin(
             request,
             run,
@@ -195,8 +196,11 @@ async def _error_of(
     return status, content, headers
 
 
-PASSED_ON = ("traceparent", "tracestate", "baggage", "openai-organization", "openai-project")
-"""The headers of a client that go to the upstream, beside its `x-request-id`."""
+PASSED_ON = (
+    *("traceparent", "tracestate", "baggage", "openai-organization", "openai-project"),
+    *("anthropic-version", "anthropic-beta"),
+)
+"""The headers of a client that go to the upstream, beside its `x-request-id`; Anthropic's to its own protocol only."""
 
 
 def passed_on(headers: Mapping[str, str], request_id: str) -> dict[str, str]:

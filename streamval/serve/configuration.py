@@ -95,6 +95,7 @@ class ServerSettings(_Strict):
         cors_origins: The origins whose pages may use the gateway, such as ``https://app.example.org``.
         recent: How many runs the page shows to clients with a key, including their text and the text that was
             withheld of it. 0 for no page.
+        recent_prompts: Whether that page shows the last message of each request, too.
     """
 
     host: str = "127.0.0.1"
@@ -111,6 +112,7 @@ class ServerSettings(_Strict):
         default_factory=list
     )
     recent: Annotated[int, Field(ge=0, le=100)] = 0
+    recent_prompts: bool = False
 
     @model_validator(mode="after")
     def _is_guarded(self) -> ServerSettings:
@@ -142,7 +144,7 @@ def problems_in(configuration: Configuration) -> Iterator[tuple[Location, str]]:
             endpoint_of(upstream)
         except Exception as error:  # of the package behind it
             yield ("upstreams", name), str(error)
-        if upstream.model.startswith("openai/"):
+        if upstream.is_relayed:
             yield from _wrong_options(("upstreams", name, "options"), upstream.defaults)
     for name, wanted in configuration.pass_through.items():
         if name not in ("embeddings", "moderations"):

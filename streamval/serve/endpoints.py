@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -15,6 +16,7 @@ import aiohttp
 from streamval.backends.base import Backend
 from streamval.backends.options import SAMPLING
 from streamval.errors import BackendError, ConnectionFailedError, RequestError
+from streamval.serve.native import MessagesRelay, ResponsesRelay
 from streamval.serve.upstream import MAX_ANSWER, OpenAIRelay, Relay, Upstream, proxy_for
 from streamval.wire.completions import CompletionRequest
 from streamval.wire.sse import MEDIA_TYPE
@@ -26,8 +28,8 @@ class Endpoint(ABC):
     """An upstream of the file, for as long as the gateway runs."""
 
     @abstractmethod
-    def relay(self, request: CompletionRequest) -> Backend:
-        """Return a backend for one request.
+    def relay(self, request: CompletionRequest, *, judged: bool = True) -> Backend:
+        """Return a backend for one request; `judged` says whether its model has rules.
 
         Raises:
             RequestError: If this upstream cannot serve it.
@@ -37,6 +39,9 @@ class Endpoint(ABC):
     def judge(self) -> Backend:
         """Return a backend for judges."""
 
+    async def prepare(self) -> None:
+        """Load what is needed before the first request."""
+
     async def aclose(self) -> None:
         """Close connections."""
 
@@ -45,9 +50,23 @@ def endpoint_of(upstream: Upstream) -> Endpoint:
     """Return the endpoint for an upstream of the file."""
     if upstream.model == "local":
         return _Embedded(upstream)
-    if upstream.model.startswith("openai/"):
+    if upstream.is_relayed:
         return OpenAIEndpoint(upstream)
     return _ByLiteLLM(upstream)
+
+
+_PATHS = {
+    "chat": "/chat/completions",
+    "text": "/completions",
+    "responses": "/responses",
+    "messages": "/messages",
+}
+_RELAYS = {
+    "chat": OpenAIRelay,
+    "text": OpenAIRelay,
+    "responses": ResponsesRelay,
+    "messages": MessagesRelay,
+}
 
 
 class OpenAIEndpoint(Endpoint):
@@ -55,10 +74,10 @@ class OpenAIEndpoint(Endpoint):
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
-        self.model = upstream.model.removeprefix("openai/")
-        self.base = (upstream.api_base or "https://api.openai.com/v1").rstrip("/")
-        paths = {"chat": "/chat/completions", "text": "/completions"}
-        self.url = self.base + paths[upstream.completion]
+        provider, _, self.model = upstream.model.partition("/")
+        self.base = (upstream.api_base or f"https://api.{provider}.com/v1").rstrip("/")
+        self.url = self.base + _PATHS[upstream.completion]
+        self._relay = _RELAYS[upstream.completion]
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -68,7 +87,9 @@ class OpenAIEndpoint(Endpoint):
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
             # Not compressed: a few bytes could become very many.
             headers = {"Accept": MEDIA_TYPE, "Accept-Encoding": "identity", **self.upstream.headers}
-            if self.upstream.api_key:
+            if self.upstream.api_key and self.upstream.completion == "messages":
+                headers["x-api-key"] = self.upstream.api_key
+            elif self.upstream.api_key:
                 headers["Authorization"] = f"Bearer {self.upstream.api_key}"
             connector = aiohttp.TCPConnector(limit=0)  # the gateway has its own limit
             self._session = aiohttp.ClientSession(
@@ -81,19 +102,19 @@ class OpenAIEndpoint(Endpoint):
             )
         return self._session
 
-    def relay(self, request: CompletionRequest) -> Relay:
+    def relay(self, request: CompletionRequest, *, judged: bool = True) -> Relay:
         """Return a backend that sends one request as it came."""
         if request.options.get("tools") and self.upstream.completion == "text":
             raise RequestError(
                 "this model's upstream writes text completions, which have no tools", param="tools"
             )
-        return OpenAIRelay(
-            self.upstream, self.url, self.session, for_client=True, headers=request.headers
-        )
+        relay = self._relay(self.upstream, self.url, self.session, request, judged=judged)
+        relay.check(request)
+        return relay
 
     def judge(self) -> Backend:
         """Return the same endpoint, for questions of our own."""
-        return OpenAIRelay(self.upstream, self.url, self.session, for_client=False)
+        return self._relay(self.upstream, self.url, self.session)
 
     async def forward(
         self, path: str, body: bytes, headers: Mapping[str, str]
@@ -163,7 +184,11 @@ class _Embedded(Endpoint):
         self._chat = LocalBackend(chat=True, **options)
         self._text = LocalBackend(chat=False, **options)
 
-    def relay(self, request: CompletionRequest) -> Backend:
+    async def prepare(self) -> None:
+        with suppress(BackendError):  # a request will say why
+            await self._chat.address()
+
+    def relay(self, request: CompletionRequest, *, judged: bool = True) -> Backend:
         if request.options.get("tools"):
             raise RequestError("the embedded model has no tools", param="tools")
         return self._text if request.kind == "text" else self._chat
@@ -182,7 +207,7 @@ class _ByLiteLLM(Endpoint):
         params: Any = {name: value for name, value in given.items() if value is not None}
         self._backend = LiteLLMBackend(upstream.model, **params, **upstream.defaults)
 
-    def relay(self, request: CompletionRequest) -> Backend:
+    def relay(self, request: CompletionRequest, *, judged: bool = True) -> Backend:
         if request.options.get("tools"):
             raise RequestError("tools are served for `openai/` upstreams only", param="tools")
         return self._backend

@@ -48,8 +48,9 @@ from streamval.events import (
 )
 from streamval.pipeline.run import Run
 from streamval.serve.configuration import ServedModel
+from streamval.serve.native import NativeRelay
 from streamval.serve.upstream import Relay
-from streamval.types.messages import ToolCall
+from streamval.types.messages import ToolCall, texts_in
 from streamval.types.results import Usage
 from streamval.wire.answers import Answer, Contents, TokenLogprob, finish_reason, frames
 from streamval.wire.completions import CompletionRequest, Protocol
@@ -96,6 +97,7 @@ class Exchange:
         self._asked_in_words = False
         self._sent = 0
         self._thoughts: list[str] = []
+        self._thought = ""  # that was sent
         self._extras: list[dict[str, Any]] = []
         self._calls: list[ToolCall] = []
         self._reason: str | None = None
@@ -217,16 +219,28 @@ class Exchange:
 
     async def _finish(self, event: CompletedEvent) -> None:
         reason = finish_reason(self._reason)
+        blank = event.full_text[len(self._run.text) :]  # behind the last chunk
+        annotations = await self._annotations()
         if not self._streams:
             text, logprobs = self._joined()
-            thought = "".join(self._thoughts)
+            thought = self._thought = "".join(self._thoughts)
             answer = Answer(
-                text, reason, event.usage, thought, calls=self._calls, logprobs=logprobs
+                text + blank,
+                reason,
+                event.usage,
+                thought,
+                calls=self._calls,
+                logprobs=logprobs,
+                annotations=annotations,
+                opaque=self._signed(),
             )
             await self._send_answer(answer)
             return
         await self._send_chunks()
-        contents = [*self._started(), *self._writer.tool_calls(self._calls)]
+        contents = [*self._started()]
+        contents += [one for block in self._signed() for one in self._writer.opaque(block)]
+        contents += [*(self._writer.text(blank) if blank else [])]
+        contents += self._writer.tool_calls(self._calls) + self._writer.annotate(annotations)
         contents += self._writer.end(reason, self._usage_of(event))
         await self._write([*contents, *self._taken_extras()], last=True, ends=True)
 
@@ -249,6 +263,13 @@ class Exchange:
         contents += self._writer.end(reason, self._usage_of(event), refusal)
         await self._write([*contents, *self._taken_extras()], last=True, ends=True)
 
+    async def _annotations(self) -> list[dict[str, Any]]:
+        """Return what the upstream says about its text, if that meets the rules."""
+        given = [] if self._relay is None else self._relay.annotations
+        if given and self._model.requirements and self._passes is not None:
+            return given if await self._passes(json.dumps(given, ensure_ascii=False)) else []
+        return given
+
     async def _withheld(self) -> tuple[str, str, str | None]:
         """Return how an answer ends that failed for good: the reason, a text, and a refusal.
 
@@ -266,10 +287,12 @@ class Exchange:
     async def _send_chunks(self) -> None:
         """Send released chunks."""
         if not self._chunks and not self._thoughts:
-            return
+            return  # signed reasoning is sent with what follows it
         writer, contents = self._writer, [*self._started(), *self._taken_extras()]
         for thought in self._thoughts:
             contents += writer.reasoning(thought)
+            self._thought += thought
+        contents += [one for block in self._signed() for one in writer.opaque(block)]
         for text, known in self._chunks:
             contents += writer.text(text, known)
         self._sent += len(self._chunks)
@@ -277,6 +300,14 @@ class Exchange:
         self._thoughts.clear()
         if contents:
             await self._write(contents)
+
+    def _signed(self) -> list[Mapping[str, Any]]:
+        """Take the signed and encrypted reasoning that may be sent: what can be read of it was judged and sent."""
+        relay = self._relay
+        if not isinstance(relay, NativeRelay) or relay.kind != self._protocol:
+            return []
+        blocks, relay.opaque = relay.opaque, []
+        return [one for one in blocks if all(text in self._thought for text in texts_in(one))]
 
     def _started(self) -> Contents:
         """Return what begins an answer, before all else that is written of it, and the first time only."""
@@ -287,8 +318,10 @@ class Exchange:
         return self._writer.begin()
 
     def _adopt(self) -> None:
-        if self._relay is not None:
-            self._writer.adopt(self._relay.marks)
+        relay = self._relay
+        spoken = relay.kind if isinstance(relay, NativeRelay) else "chat"
+        if relay is not None and (spoken == self._protocol or self._protocol in ("chat", "text")):
+            self._writer.adopt(relay.marks)
 
     def _joined(self) -> tuple[str, Sequence[TokenLogprob]]:
         text = "".join(text for text, _ in self._chunks)

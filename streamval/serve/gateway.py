@@ -108,6 +108,7 @@ class Gateway:
 
     @asynccontextmanager
     async def _lifespan(self, _: object) -> AsyncIterator[None]:
+        await self._service.prepare()
         try:
             yield
         finally:

@@ -12,9 +12,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
+from urllib.request import ProxyHandler, build_opener
 
 import uvicorn
 from starlette.applications import Starlette
@@ -57,17 +58,25 @@ def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None 
             "set server.port in the file, or --port"
         ) from None
     with log_to(sys.stderr):
-        started = {
-            "serving": f"http://{settings.host}:{settings.port}/v1",
-            "models": list(configuration.models),
-        }
-        print(json.dumps(started), file=sys.stderr, flush=True)
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        address = f"http://{host}:{settings.port}"
+        started: dict[str, Any] = {"serving": f"{address}/v1", "models": list(configuration.models)}
+        if settings.recent:
+            started["page"] = f"{address}/"
+        ready = threading.Thread(target=_say_when_ready, args=(address, started), daemon=True)
+        ready.start()
         if workers == 1:
             gateway = Gateway(configuration)
             server = Server(gateway, config_for(gateway.app, configuration), path)
             server.run([listening])
         else:
             _run_workers(path, configuration, listening, workers)
+
+
+def _say_when_ready(address: str, started: dict[str, Any]) -> None:
+    """Print what is served as soon as a request would be answered: the embedded model takes seconds to load."""
+    with suppress(OSError), build_opener(ProxyHandler({})).open(f"{address}/readyz"):
+        print(json.dumps(started), file=sys.stderr, flush=True)
 
 
 def _run_workers(

@@ -20,7 +20,7 @@ from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
 from streamval.serve.schemas import format_of
-from streamval.serve.tools import meant, tools_of
+from streamval.serve.tools import as_tools, meant, tools_of
 from streamval.serve.upstream import Relay
 from streamval.structured.json_schema.schema import JSONSchema
 from streamval.structured.tools import Tool
@@ -60,13 +60,18 @@ class Service:
             name: tuple(requirement_of(written) for written in model.requirements)
             for name, model in configuration.models.items()
         }
-        self.recent = Recent(settings.recent)
+        self.recent = Recent(settings.recent, prompts=settings.recent_prompts)
 
     def drain(self) -> None:
         """Take no new runs: the server is to stop."""
         self.draining = True
         self.limiter.close()
         self.recent.close()
+
+    async def prepare(self) -> None:
+        """Load what an endpoint needs before the first request."""
+        for endpoint in self._endpoints.values():
+            await endpoint.prepare()
 
     async def retire(self) -> None:
         """Close the connections once the last request has ended: another service has the next ones."""
@@ -114,7 +119,9 @@ class Service:
             hmac.compare_digest(given, key) for key in self._keys
         ):  # always compares all keys
             raise RequestError(
-                "a key is needed: send it as `Authorization: Bearer …`",
+                "this key is not known"
+                if said
+                else "a key is needed: send it as `Authorization: Bearer …`",
                 status=401,
                 code="invalid_api_key",
             )
@@ -171,7 +178,9 @@ class Service:
         model = self.model_of(request)
         upstream, formats = self.configuration.upstreams[model.upstream], model.assert_formats
         options = upstream.limited(request.options)
-        tools = options.get("tools", upstream.defaults.get("tools", []))
+        tools = options.get("tools", upstream.defaults.get("tools")) or as_tools(
+            options.get("functions")
+        )
         return (
             format_of(options.get("response_format"), assert_formats=formats),
             tools_of([] if request.kind == "text" else tools, assert_formats=formats),
@@ -188,8 +197,6 @@ class Service:
         model = self.model_of(request)
         wanted, offered = schemas
         endpoint = self._endpoints[model.upstream]
-        backend = endpoint.relay(request)
-        relay = backend if isinstance(backend, Relay) else None
         rules = self._requirements[request.model]
         upstream = self.configuration.upstreams[model.upstream]
         options = upstream.limited(request.options)
@@ -197,10 +204,12 @@ class Service:
         judge = self._endpoints[model.judge_upstream or model.upstream].judge()
         more = [] if wanted is None else [meant(rules, judge)]
         try:
+            backend = endpoint.relay(request, judged=bool(rules))
+            relay = backend if isinstance(backend, Relay) else None
             pipeline: Pipeline[Any] = Pipeline(
                 backend,
                 requirements=[*rules, *more],
-                chunking=model.chunking,
+                chunking=model.chunking if rules else None,  # each delta is sent at once
                 retry=None if model.repair is None else model.repair.repair(),
                 validation_backend=judge,
                 format=wanted,

@@ -46,6 +46,18 @@ def tools_of(tools: object, *, assert_formats: bool = True) -> tuple[Tool, ...]:
     return tuple(offered)
 
 
+def as_tools(functions: object) -> object:
+    """Return the functions of an older request as tools.
+
+    Example:
+        >>> as_tools([{"name": "now"}]), as_tools(None)
+        ([{'type': 'function', 'function': {'name': 'now'}}], [])
+    """
+    if isinstance(functions, list):
+        return [{"type": "function", "function": one} for one in functions]
+    return functions or []
+
+
 def meant(requirements: Sequence[Requirement], judge: Backend) -> Requirement:
     """Require that decoded JSON meets the other requirements too: an escape may hide a word.
 

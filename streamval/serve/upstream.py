@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from io import BytesIO
 from math import isfinite
-from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -36,7 +35,12 @@ from streamval.errors import (
 )
 from streamval.types.deltas import MAX_REFUSAL, Delta
 from streamval.wire.answers import TokenLogprob
-from streamval.wire.completions import CompletionReader, first_choice, read_logprobs
+from streamval.wire.completions import (
+    CompletionReader,
+    CompletionRequest,
+    first_choice,
+    read_logprobs,
+)
 from streamval.wire.errors import answer_in, error_class, message_in, retry_after
 from streamval.wire.sse import MEDIA_TYPE, FrameReader
 
@@ -52,8 +56,8 @@ END_SECONDS = 0.25
 TOKENS = ("max_tokens", "max_completion_tokens")
 """The names of the limit of an answer's tokens. A limit of one is a limit of the other."""
 
-MAX_CALLS, MAX_ARGUMENTS, MAX_LOGPROBS = 32, 256 * 1024, 100_000
-"""Tool calls in an answer, characters of one call, and tokens that wait to be sent, at most."""
+MAX_LOGPROBS, MAX_ANNOTATIONS = 100_000, 1000
+"""Tokens that wait to be sent, and annotations of an answer, at most."""
 
 IMPOSSIBLE = -9999.0
 """The log probability of an impossible token, as in OpenAI's reference."""
@@ -63,11 +67,12 @@ class Upstream(BaseModel):
     """A model behind the gateway.
 
     Attributes:
-        model: ``local`` for the embedded one, ``openai/NAME`` for an endpoint of OpenAI's shape, else a
-            LiteLLM name.
+        model: ``local`` for the embedded one, ``openai/NAME`` for an endpoint of OpenAI's shape, ``anthropic/NAME``
+            with ``completion: messages`` for one of Anthropic's, else a LiteLLM name.
         api_base: Where the endpoint is, with its ``/v1``.
         api_key: Its key.
-        completion: Which completions an ``openai/`` endpoint is asked for.
+        completion: The protocol in which an endpoint is asked: ``chat`` or ``text`` completions, ``responses``, or
+            Anthropic's ``messages``. A request that a client sends in the same protocol goes there as it is.
         continues: How a chat's server continues the assistant's last message; see `OpenAIBackend`.
         options: Options of every request; a client's options override them. ``{at_most: N}`` limits what a
             client may ask for, and ``{always: V}`` replaces it.
@@ -80,7 +85,7 @@ class Upstream(BaseModel):
     model: Annotated[str, Field(pattern=r"^[^/\s]+(/[^\s]+)?$")]
     api_base: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
     api_key: Annotated[str, Field(pattern=r"^[!-~]+$")] | None = Field(default=None, repr=False)
-    completion: Literal["chat", "text"] = "chat"
+    completion: Literal["chat", "text", "responses", "messages"] = "chat"
     continues: Literal["message", "flag", "vllm"] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     headers: dict[str, Annotated[str, Field(pattern=r"^[ -~]*$")]] = Field(
@@ -92,9 +97,34 @@ class Upstream(BaseModel):
     def _is_whole(self) -> Upstream:
         if self.model == "local" and (self.api_base or self.api_key or self.continues):
             raise ValueError("the embedded model has no api_base, api_key or continues")
-        if self.headers and not self.model.startswith("openai/"):
+        if self.api_base is not None:
+            self._check_base(urlsplit(self.api_base).path.rstrip("/"))
+        if self.headers and not self.is_relayed:
             raise ValueError("headers are sent to `openai/` upstreams only")
+        if self.completion == "responses" and self.continues is not None:
+            raise ValueError("Responses never continue an answer: leave out `continues`")
         return self
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether requests go straight to an endpoint, and not through LiteLLM."""
+        return self.model.startswith("openai/") or (
+            self.completion == "messages" and self.model.startswith("anthropic/")
+        )
+
+    def _check_base(self, path: str) -> None:
+        """Refuse an address that no request could reach."""
+        if "/" not in self.model:
+            raise ValueError(f"an endpoint of OpenAI's shape is written `openai/{self.model}`")
+        if not self.is_relayed:
+            return
+        if not path:
+            raise ValueError("api_base has no path: most servers want it with its `/v1`")
+        for ending in ("/completions", "/responses", "/messages", "/embeddings"):
+            if path.endswith(ending):
+                raise ValueError(
+                    f"api_base ends before the name of the endpoint: leave out `{ending}`"
+                )
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -130,7 +160,7 @@ class Upstream(BaseModel):
             return True
         if self.model.startswith("text-completion"):  # LiteLLM's names of text completions
             return True
-        return self.model.startswith("openai/") and self.completion == "text"
+        return self.is_relayed and self.completion == "text"
 
 
 def _is_rule(value: object) -> bool:
@@ -154,11 +184,16 @@ class Relay(Backend):
         logprobs: The log probabilities of tokens that are not released yet.
         marks: The id and the marks of the upstream's first frame.
         refusal: The words with which the model refused to answer.
+        annotations: What the upstream says about its text.
+        opaque: Blocks of signed or encrypted reasoning that have come, and are not sent.
     """
 
     options_hold_keys = False  # they are a client's
 
-    def __init__(self) -> None:
+    def __init__(self, *, judged: bool = True) -> None:
+        self._judged = judged
+        self.annotations: list[dict[str, Any]] = []
+        self.opaque: list[Mapping[str, Any]] = []
         self.logprobs: deque[TokenLogprob] = deque()
         self.marks: dict[str, Any] = {}
         self.refusal = ""
@@ -175,25 +210,45 @@ class Relay(Backend):
 
 
 class OpenAIRelay(Relay):
-    """Relays one request to an endpoint of OpenAI's shape."""
+    """Relays one request to an endpoint of OpenAI's shape.
+
+    Args:
+        upstream: As the file describes it.
+        url: Its address.
+        session: The connections to it.
+        asked: The client's request; `None` for a judge, who needs the text alone.
+        judged: Whether the model has rules.
+    """
+
+    ends_itself: ClassVar[bool] = False
+    """Whether the last frame is known by its content, and not by ``[DONE]``."""
 
     def __init__(
         self,
         upstream: Upstream,
         url: str,
         session: aiohttp.ClientSession,
+        asked: CompletionRequest | None = None,
         *,
-        for_client: bool,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        judged: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(judged=judged)
         self._upstream, self._url, self._session = upstream, url, session
-        self._headers = {**headers, "Content-Type": "application/json"}
-        self._for_client = for_client  # and not for a judge, who needs the text alone
+        self._headers = {"Content-Type": "application/json"}
+        if asked is not None:
+            self._headers |= self._passed_on(asked.headers)
+        self._asked, self._for_client = asked, asked is not None
         self._attempts = 0
         self._begin_at(0)
-        self.model = upstream.model.removeprefix("openai/")
+        self.model = upstream.model.partition("/")[2]
         self.supports_prefix = upstream.can_continue
+
+    def check(self, asked: CompletionRequest) -> None:
+        """Refuse a client's request that this upstream cannot take.
+
+        Raises:
+            UsageError: It names what.
+        """
 
     def check_request(self, request: GenerationRequest) -> None:
         """Refuse what a text completion cannot send."""
@@ -205,7 +260,7 @@ class OpenAIRelay(Relay):
         self._begin_at(len(request.prefix or ""))
         self._attempts += 1
         response: aiohttp.ClientResponse | None = None
-        done, size, deltas_in = False, 0, CompletionReader()
+        done, size, deltas_in = False, 0, self._new_reader()
         try:
             body = self._body(request)
             # A redirect would send our key and the client's text to another server.
@@ -230,6 +285,7 @@ class OpenAIRelay(Relay):
                         )
                     for delta in self._deltas(data, deltas_in):
                         yield delta
+                    done = self.ends_itself and deltas_in.ended
                 if done:
                     break
             if not deltas_in.ended:
@@ -259,6 +315,12 @@ class OpenAIRelay(Relay):
                 f"{self.model} sent a compressed stream, which it was not asked for"
             )
 
+    def _new_reader(self) -> Any:
+        return CompletionReader()
+
+    def _passed_on(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in headers.items() if not name.startswith("anthropic-")}
+
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         body = {
             **options_for(
@@ -286,22 +348,20 @@ class OpenAIRelay(Relay):
 
     def _begin_at(self, offset: int) -> None:
         """Drop what is known of an earlier attempt."""
-        self.refusal = ""
+        self.refusal, self.annotations, self.opaque = "", [], []
         self.logprobs = deque()
         self._at, self._half = offset, False  # end of the text; inside a surrogate pair?
 
-    def _deltas(self, data: bytes, reader: CompletionReader) -> list[Delta]:
+    def _deltas(self, data: bytes, reader: Any) -> list[Delta]:
         try:
             frame = json.loads(data)
-            if frame.get("error"):
+            if frame.get("error") and frame.get("type") != "response.failed":
                 said = frame["error"]
                 said = said.get("message", said) if isinstance(said, dict) else said
                 raise StreamBrokenError(f"{self.model} broke off: {self._shown(said)}")
             deltas = self._read(frame, reader)
             if self._for_client:
-                self.marks = self.marks or marks_in(frame)
-                self.refusal += (deltas[0].refusal or "")[: MAX_REFUSAL - len(self.refusal)]
-                self._add_logprobs(deltas[0].text, first_choice(frame) or {})
+                self._note(frame, deltas)
         except (
             ArithmeticError,
             ValueError,
@@ -315,23 +375,44 @@ class OpenAIRelay(Relay):
             ) from None
         return deltas
 
-    def _read(self, frame: Any, reader: CompletionReader) -> list[Delta]:
+    def _note(self, frame: Any, deltas: list[Delta]) -> None:
+        """Note what is not judged, and goes to the client."""
+        self.marks = self.marks or marks_in(frame)
+        self._note_refusal(deltas)
+        choice = first_choice(frame) or {}
+        self._add_logprobs(deltas[0].text, choice)
+        self._annotate(choice.get("delta") or {})
+
+    def _note_refusal(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            if delta.refusal:
+                self.refusal += delta.refusal[: MAX_REFUSAL - len(self.refusal)]
+
+    def _read(self, frame: Any, reader: Any) -> list[Delta]:
         try:
-            return reader.read(frame)
+            deltas: list[Delta] = reader.read(frame)
         except StreamBrokenError as error:
             raise StreamBrokenError(f"{self.model} broke off: {self._shown(error)}") from None
+        return deltas
+
+    def _annotate(self, message: Mapping[str, Any]) -> None:
+        given = message.get("annotations")
+        if isinstance(given, list):
+            found = [one for one in given if isinstance(one, dict)]
+            self.annotations += found[: MAX_ANNOTATIONS - len(self.annotations)]
 
     def _add_logprobs(self, text: str, choice: Mapping[str, Any]) -> None:
         """Note where the tokens of a delta end. A character may be split between two deltas."""
         if self._half and "\udc00" <= text[:1] <= "\udfff":
             self._at -= 1
         at = self._at
-        for token, logprob in read_logprobs(choice):
+        for token, logprob, others in read_logprobs(choice):
             at += len(token)
             if logprob is not None:  # it may be missing for the first token of a text
                 known = float(logprob)  # JSON has no infinity; OpenAI writes -9999.0
                 finite = known if isfinite(known) else IMPOSSIBLE
-                self.logprobs.append(TokenLogprob(at, str(token), finite))
+                seen = () if self._judged else others  # other tokens are not judged
+                self.logprobs.append(TokenLogprob(at, str(token), finite, seen))
         if len(self.logprobs) > MAX_LOGPROBS:
             raise StreamBrokenError(f"{self.model} sent log probabilities without text")
         self._at += len(text)
@@ -389,7 +470,8 @@ def marks_in(frame: Mapping[str, Any]) -> dict[str, Any]:
         value = frame.get(name)
         if isinstance(value, str) and _MARK.fullmatch(value):
             marks[name] = value
-    if type(created := frame.get("created")) is int:
+    created = frame.get("created", frame.get("created_at"))
+    if type(created) is int:
         marks["created"] = created
     return marks
 
@@ -409,7 +491,7 @@ def proxy_for(url: str) -> str | None:
     return getproxies().get(parts.scheme)
 
 
-def options_for(completion: Literal["chat", "text"], given: Mapping[str, Any]) -> dict[str, Any]:
+def options_for(completion: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a client's options by the names of an endpoint's kind of completion.
 
     Example:

@@ -199,7 +199,7 @@ class StreamChunkingResult:
     @property
     def full_text(self) -> str:
         """The delivered text so far: only judged text that did not fail."""
-        return self._run.text if self._kept.result is None else self._kept.result.text
+        return self._run.text if self._kept.result is None else self._kept.result.full_text
 
     @property
     def streaming_failures(self) -> list[tuple[Requirement, PartialValidationResult]]:

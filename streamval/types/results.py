@@ -293,7 +293,8 @@ class StreamResult(Generic[T]):
     Attributes:
         success: True only if nothing failed while streaming, nothing raised, and every final
             validation passed.
-        text: The delivered text that still stands.
+        text: The delivered text that still stands: its chunks, joined.
+        full_text: The same; of a success, with the whitespace that the model wrote behind the last chunk.
         attempts: The attempts, in order.
         failures: Those of the last attempt; empty after a success.
         validations: The final validations of the last attempt, if it came that far.
@@ -321,6 +322,7 @@ class StreamResult(Generic[T]):
     tool_calls: tuple[ToolCall, ...] = ()
     opaque: tuple[Mapping[str, Any], ...] = ()
     opaque_places: tuple[int, ...] = ()
+    full_text: str = ""
 
     @property
     def message(self) -> Message:

@@ -16,6 +16,7 @@ Contents: TypeAlias = "list[dict[str, Any]]"
 
 _REASONS = {
     **{reason: reason for reason in ("stop", "length", "tool_calls", "content_filter")},
+    "function_call": "tool_calls",
     "max_tokens": "length",
     "tool_use": "tool_calls",
     "refusal": "content_filter",
@@ -23,17 +24,19 @@ _REASONS = {
 
 
 class TokenLogprob(NamedTuple):
-    """The log probability of a token, without the other fields of its entry, which were not judged.
+    """The log probability of a token.
 
     Attributes:
         end: Where the token ends in the attempt's text.
         token: Its text.
         logprob: The natural logarithm of its probability.
+        others: The tokens that might have stood there, as the server sent them; only where nothing has to be judged.
     """
 
     end: int
     token: str
     logprob: float
+    others: Sequence[Mapping[str, Any]] = ()
 
 
 Logprobs: TypeAlias = Sequence[TokenLogprob]
@@ -61,6 +64,8 @@ class Answer:
         calls: The calls of tools.
         refusal: A refusal, in place of the rest.
         logprobs: The log probabilities of the text's tokens.
+        annotations: What the upstream says about the text: the addresses that it cites.
+        opaque: The blocks of signed or encrypted reasoning.
     """
 
     text: str = ""
@@ -70,6 +75,8 @@ class Answer:
     calls: Sequence[ToolCall] = ()
     refusal: str | None = None
     logprobs: Logprobs = ()
+    annotations: Contents = field(default_factory=list)
+    opaque: Sequence[Mapping[str, Any]] = ()
 
 
 class AnswerWriter(ABC):
@@ -101,6 +108,14 @@ class AnswerWriter(ABC):
     @abstractmethod
     def tool_calls(self, calls: Sequence[ToolCall]) -> Contents:
         """Write whole calls of tools."""
+
+    def opaque(self, block: Mapping[str, Any]) -> Contents:
+        """Write a block of signed or encrypted reasoning of an upstream that speaks this protocol."""
+        return []
+
+    def annotate(self, annotations: Contents) -> Contents:
+        """Write what the upstream says about the text, in the protocols that have a place for it."""
+        return []
 
     @abstractmethod
     def end(self, reason: str, usage: Usage | None, refusal: str | None = None) -> Contents:

@@ -1,4 +1,6 @@
-"""Anthropic's Messages: the events of a stream, read from dictionaries and from the objects of the `anthropic` package.
+"""Anthropic's Messages: a request written; the events of a stream read.
+
+Events are read from dictionaries and from the objects of the `anthropic` package.
 
 Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 """
@@ -6,11 +8,12 @@ Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streamval.errors import StreamBrokenError
+from streamval.errors import StreamBrokenError, UsageError
 from streamval.types.deltas import Delta, ToolCallDelta
+from streamval.types.messages import Message, refuse_what_is_not_text
 from streamval.types.results import Usage
 from streamval.wire.parts import count, index_in, part, text_in
 
@@ -21,6 +24,20 @@ EVENTS = frozenset(
     }
 )
 """The types of the events. The helper of the `anthropic` package adds its own, which repeat their content."""
+
+
+MAX_TOKENS = 4096
+"""The limit of an answer, which Anthropic demands, where a client gives none."""
+
+_KNOWN = {
+    "max_completion_tokens": "max_tokens",
+    "stop": "stop_sequences",
+    **{name: name for name in ("max_tokens", "temperature", "top_p", "top_k")},
+}
+
+
+_LEFT_OUT = frozenset({"user", "metadata", "store", "service_tier", "parallel_tool_calls"})
+"""Options of chat completions that do not affect an answer without tools."""
 
 
 class MessagesReader:
@@ -132,3 +149,51 @@ class MessagesReader:
             source="backend",
         )
         return [Delta(usage=usage)]
+
+
+# Writing
+
+
+def check_messages(messages: Sequence[Message], options: Mapping[str, Any], receiver: str) -> None:
+    """Refuse what `messages_body` does not translate: all but text.
+
+    Raises:
+        UsageError: It names the part, the field or the option.
+
+    Example:
+        >>> check_messages([], {"tools": []}, "claude")
+        Traceback (most recent call last):
+        streamval.errors.UsageError: claude is asked by Messages, to which 'tools' is not translated: ask in that protocol
+    """
+    refuse_what_is_not_text(messages, receiver)
+    for name in options:
+        if name not in _KNOWN and name not in _LEFT_OUT:
+            raise UsageError(
+                f"{receiver} is asked by Messages, to which {name!r} is not translated: ask in that protocol"
+            )
+
+
+def messages_body(
+    messages: Sequence[Message], options: Mapping[str, Any], prefix: str | bytes | None = None
+) -> dict[str, Any]:
+    """Return messages of text as a request. A `prefix` is the beginning of the answer.
+
+    Example:
+        >>> messages_body([Message("system", "Be brief."), Message("user", "Hi")], {"stop": "."})
+        {'max_tokens': 4096, 'stop_sequences': ['.'], 'system': 'Be brief.', 'messages': [{'role': 'user', 'content': 'Hi'}]}
+    """
+    body: dict[str, Any] = {"max_tokens": MAX_TOKENS}
+    body |= {_KNOWN[name]: value for name, value in options.items() if name in _KNOWN}
+    if isinstance(body.get("stop_sequences"), str):
+        body["stop_sequences"] = [body["stop_sequences"]]
+    above = [one.content for one in messages if one.role in ("system", "developer")]
+    if above:
+        body["system"] = "\n\n".join(above)
+    turns: list[dict[str, Any]] = [
+        {"role": "assistant" if one.role == "assistant" else "user", "content": one.content}
+        for one in messages
+        if one.role not in ("system", "developer")
+    ]
+    if prefix:
+        turns.append({"role": "assistant", "content": prefix})
+    return {**body, "messages": turns}

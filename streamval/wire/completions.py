@@ -26,15 +26,11 @@ Completion: TypeAlias = Literal["chat", "text"]
 Protocol: TypeAlias = Literal["chat", "text", "responses", "messages"]
 """OpenAI's chat completions, text completions and Responses, and Anthropic's Messages."""
 
-OWN = frozenset({"model", "messages", "prompt", "stream", "stream_options", "n"})
+OWN = frozenset({"model", "messages", "prompt", "stream", "stream_options", "n", "best_of", "echo"})
 """The fields of a request that the gateway handles itself. All others go to the upstream."""
 
 NOT_SERVED = {
-    "functions": "functions are not served; use tools",
-    "function_call": "function_call is not served; use tool_choice",
     "audio": "sound is not served",
-    "best_of": "best_of asks for several answers, and a run judges one; leave it out",
-    "echo": "echo is not served: the prompt is not judged",
     **dict.fromkeys(
         (
             *("api_base", "base_url", "api_key", "api_version", "organization"),
@@ -42,7 +38,6 @@ NOT_SERVED = {
         ),
         "a request cannot say where it goes, or with which key",
     ),
-    "suffix": "suffix is not served: the inserted text would be judged without the text after it",
 }
 
 MAX_CALLS = 128
@@ -60,8 +55,9 @@ class CompletionRequest:
         options: All other fields, which go to the upstream.
         stream: Whether the client wants frames.
         wants_usage: Whether it wants a frame with the usage.
-        echo: The fields of a response that repeat the request, in Responses.
+        echo: What an answer repeats of the request: the fields of a response, or the prompt of a text completion.
         headers: The client's headers that go to the upstream.
+        body: The request of Responses and Messages as it came, for an upstream that speaks the same.
     """
 
     kind: Protocol
@@ -72,6 +68,7 @@ class CompletionRequest:
     wants_usage: bool
     echo: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def wants_json(self) -> bool:
@@ -104,8 +101,9 @@ def read_request(
     """
     given = object_in(body)
     model = model_in(given)
-    if given.get("n") not in (None, 1):
-        raise RequestError("n must be 1: a run judges one answer", param="n")
+    for name in ("n", "best_of"):
+        if given.get(name) not in (None, 1):
+            raise RequestError(f"{name} must be 1: a run judges one answer", param=name)
     for name, why in NOT_SERVED.items():
         if given.get(name) not in (None, False):
             raise RequestError(why, param=name)
@@ -288,13 +286,15 @@ def _call_in(fragment: Any) -> Delta:
     return Delta(tool_call=call)
 
 
-def read_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the tokens of a choice of either kind with their log probabilities."""
+def read_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any, Contents]]:
+    """Yield the tokens of a choice of either kind, their log probabilities, and those of other tokens."""
     known = choice.get("logprobs") or {}
-    if known.get("tokens"):
-        yield from zip(known["tokens"], known["token_logprobs"], strict=True)
+    if tokens := known.get("tokens"):
+        tops = known.get("top_logprobs") or [None] * len(tokens)
+        for token, logprob, top in zip(tokens, known["token_logprobs"], tops, strict=True):
+            yield token, logprob, [{"token": t, "logprob": p} for t, p in (top or {}).items()]
     for entry in known.get("content") or ():
-        yield entry["token"], entry["logprob"]
+        yield entry["token"], entry["logprob"], list(entry.get("top_logprobs") or ())
 
 
 def read_usage(reported: Any) -> Usage | None:

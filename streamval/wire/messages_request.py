@@ -74,7 +74,7 @@ def read_counted(given: Mapping[str, Any], *, stream: bool = False) -> Completio
     options |= {name: value for name, value in more.items() if value is not None}
     messages = tuple(_messages(given))
     return CompletionRequest(
-        "messages", model_in(given), messages, options, stream, wants_usage=True
+        "messages", model_in(given), messages, options, stream, wants_usage=True, body=given
     )
 
 

@@ -58,6 +58,10 @@ class MessagesWriter(AnswerWriter):
         self._open: str | None = None  # the type of the block that is open
         self._has_calls = False
 
+    def adopt(self, fields: Mapping[str, Any]) -> None:
+        """Take over the upstream's id."""
+        self._head |= {"id": fields["id"]} if "id" in fields else {}
+
     def begin(self) -> Contents:
         """Begin the message. Its usage is known at its end."""
         begun: dict[str, Any] = {"content": [], "stop_reason": None, "usage": usage_object(Usage())}
@@ -71,6 +75,16 @@ class MessagesWriter(AnswerWriter):
         """Write thinking. It is signed with `SIGNATURE` at its end."""
         delta = {"type": "thinking_delta", "thinking": text}
         return self._in_block("thinking", {"thinking": "", "signature": ""}, delta)
+
+    def opaque(self, block: Mapping[str, Any]) -> Contents:
+        """Sign the thinking that has been written, or write a block that cannot be read."""
+        if block.get("type") == "redacted_thinking":
+            begun = {name: value for name, value in block.items() if name != "type"}
+            events = [*self._close(), *self._begin("redacted_thinking", begun)]
+            return [*events, *self._close()]
+        if self._open != "thinking" or not isinstance(block.get("signature"), str):
+            return []
+        return self._close(block["signature"])
 
     def tool_calls(self, calls: Sequence[ToolCall]) -> Contents:
         """Write whole calls of tools."""
@@ -107,10 +121,12 @@ class MessagesWriter(AnswerWriter):
     def whole(self, answer: Answer) -> dict[str, Any]:
         """Return a whole answer."""
         content: Contents = []
-        if answer.reasoning:
+        signed = [dict(block) for block in answer.opaque]
+        if answer.reasoning and not any(block.get("type") == "thinking" for block in signed):
             content.append(
                 {"type": "thinking", "thinking": answer.reasoning, "signature": SIGNATURE}
             )
+        content += signed
         content += [{"type": "text", "text": one} for one in (answer.text, answer.refusal) if one]
         content += [
             {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
@@ -130,21 +146,21 @@ class MessagesWriter(AnswerWriter):
     def _in_block(self, kind: str, begun: Mapping[str, Any], delta: Mapping[str, Any]) -> Contents:
         events: Contents = []
         if self._open != kind:
-            events = self._close()
-            self._index, self._open = self._index + 1, kind
-            block = {"type": kind, **begun}
-            events.append(
-                {"type": "content_block_start", "index": self._index, "content_block": block}
-            )
+            events = [*self._close(), *self._begin(kind, begun)]
         said = {"type": "content_block_delta", "index": self._index, "delta": dict(delta)}
         return [*events, said]
 
-    def _close(self) -> Contents:
+    def _begin(self, kind: str, begun: Mapping[str, Any]) -> Contents:
+        self._index, self._open = self._index + 1, kind
+        block = {"type": kind, **begun}
+        return [{"type": "content_block_start", "index": self._index, "content_block": block}]
+
+    def _close(self, signature: str = SIGNATURE) -> Contents:
         if self._open is None:
             return []
         end: Contents = [{"type": "content_block_stop", "index": self._index}]
         if self._open == "thinking":
-            signed = {"type": "signature_delta", "signature": SIGNATURE}
+            signed = {"type": "signature_delta", "signature": signature}
             end.insert(0, {"type": "content_block_delta", "index": self._index, "delta": signed})
         self._open = None
         return end

@@ -9,6 +9,7 @@ each answer ends with one, or with an error.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from streamval.errors import RequestError
@@ -29,7 +30,10 @@ def read_request(body: bytes) -> CompletionRequest:
         >>> read_request(b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}').turns
         (Message(role='user', content='Hi'),)
     """
-    return read_completion_request(body, "chat", _messages)
+    request = read_completion_request(body, "chat", _messages)
+    if request.options.get("functions") and not request.options.get("tools"):
+        return replace(request, echo={"functions": True})
+    return request
 
 
 def _messages(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
@@ -58,10 +62,12 @@ class ChatWriter(CompletionWriter):
         run_id: The run; it becomes the answer's id.
         model: The name of the model.
         created: When the answer began, in Unix seconds.
+        functions: Whether a call is written in the form before there were tools.
     """
 
-    def __init__(self, run_id: str, model: str, created: int) -> None:
+    def __init__(self, run_id: str, model: str, created: int, *, functions: bool = False) -> None:
         super().__init__(head_of(run_id, "chatcmpl", "chat.completion.chunk", model, created))
+        self._functions = functions
         self._begun = False
 
     def text(self, text: str, logprobs: Logprobs = ()) -> Contents:
@@ -74,13 +80,20 @@ class ChatWriter(CompletionWriter):
 
     def tool_calls(self, calls: Sequence[ToolCall]) -> Contents:
         """Write whole calls of tools, in one frame."""
+        if self._functions:
+            return [self._delta_frame(_function_call(calls))] if calls else []
         numbered = [{"index": at, **call.as_dict()} for at, call in enumerate(calls)]
         return [self._delta_frame({"tool_calls": numbered})] if numbered else []
+
+    def annotate(self, annotations: Contents) -> Contents:
+        """Write what the upstream says about the text."""
+        return [self._delta_frame({"annotations": annotations})] if annotations else []
 
     def end(self, reason: str, usage: Usage | None = None, refusal: str | None = None) -> Contents:
         """End the answer."""
         refused = [] if refusal is None else [self._delta_frame({"refusal": refusal})]
-        return [*refused, *self.last_frames(usage, self._delta_frame({}, finish_reason=reason))]
+        last = self._delta_frame({}, finish_reason=self._reason(reason))
+        return [*refused, *self.last_frames(usage, last)]
 
     def whole(self, answer: Answer) -> dict[str, Any]:
         """Return the whole answer."""
@@ -91,11 +104,20 @@ class ChatWriter(CompletionWriter):
         }
         if answer.reasoning:
             message["reasoning_content"] = answer.reasoning
-        if answer.calls:
+        if answer.annotations:
+            message["annotations"] = answer.annotations
+        if answer.calls and self._functions:
+            message |= _function_call(answer.calls)
+            message["content"] = answer.text or None
+        elif answer.calls:
             message["tool_calls"] = [call.as_dict() for call in answer.calls]
             message["content"] = answer.text or None
         choice = {"logprobs": _logprobs(answer.logprobs), "message": message}
+        answer = replace(answer, reason=self._reason(answer.reason))
         return self.whole_answer("chat.completion", choice, answer)
+
+    def _reason(self, reason: str) -> str:
+        return "function_call" if self._functions and reason == "tool_calls" else reason
 
     def _delta_frame(self, delta: dict[str, Any], **choice: Any) -> dict[str, Any]:
         if not self._begun:
@@ -104,12 +126,21 @@ class ChatWriter(CompletionWriter):
         return self.choice_frame(delta=delta, **choice)
 
 
+def _function_call(calls: Sequence[ToolCall]) -> dict[str, Any]:
+    return {"function_call": {"name": calls[0].name, "arguments": calls[0].raw}}
+
+
 def _logprobs(known: Logprobs) -> dict[str, Any] | None:
-    """Return log probabilities without the alternatives, which were not judged."""
+    """Return log probabilities, with the alternatives where nothing has to be judged."""
     if not known:
         return None
     content: list[dict[str, Any]] = [
-        {"token": one.token, "logprob": one.logprob, "bytes": None, "top_logprobs": []}
+        {
+            "token": one.token,
+            "logprob": one.logprob,
+            "bytes": list(one.token.encode()),
+            "top_logprobs": list(one.others),
+        }
         for one in known
     ]
     return {"content": content, "refusal": None}

@@ -246,6 +246,31 @@ def _part(at: int, one: Mapping[str, Any], role: str) -> dict[str, Any]:
     )
 
 
+def responses_body(messages: Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request of chat completions as Responses take it: nothing is stored, all reasoning comes back.
+
+    Example:
+        >>> responses_body([Message("user", "Hi")], {"max_tokens": 9})["input"]
+        [{'role': 'user', 'content': 'Hi'}]
+    """
+    left = dict(options)
+    tools, choice, wanted = (
+        left.pop(name, None) for name in ("tools", "tool_choice", "response_format")
+    )
+    body: dict[str, Any] = {"store": False, "include": ["reasoning.encrypted_content"]}
+    body |= {**options_for_responses(left), "input": input_items(messages)}
+    if tools:
+        body["tools"] = [function_tool(tool) for tool in tools]
+    if isinstance(choice, Mapping):
+        choice = {"type": "function", "name": choice.get("function", choice).get("name")}
+    if choice is not None:
+        body["tool_choice"] = choice
+    if isinstance(wanted, Mapping) and wanted.get("type") != "text":
+        schema = wanted.get("json_schema") or {}
+        body["text"] = {**(body.get("text") or {}), "format": {"type": wanted["type"], **schema}}
+    return body
+
+
 def function_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     """Return a tool of OpenAI's chat completions as Responses write it.
 

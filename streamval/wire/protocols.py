@@ -14,13 +14,17 @@ from streamval.wire.openai_text import TextWriter
 from streamval.wire.responses_writer import ResponsesWriter
 
 MakeWriter: TypeAlias = Callable[[str, str, int, Mapping[str, Any]], AnswerWriter]
-"""Makes a writer for an answer: of its run's id, the model's name, the time when it began (in Unix seconds), and the
-fields of a response that repeat the request, which only Responses have."""
+"""Makes a writer for an answer: of its run's id, the model's name, the time when it began (in Unix seconds), and what
+the answer repeats of its request."""
 
 WRITERS: Mapping[Protocol, MakeWriter] = MappingProxyType(
     {
-        "chat": lambda run_id, model, created, _: ChatWriter(run_id, model, created),
-        "text": lambda run_id, model, created, _: TextWriter(run_id, model, created),
+        "chat": lambda run_id, model, created, echo: ChatWriter(
+            run_id, model, created, functions="functions" in echo
+        ),
+        "text": lambda run_id, model, created, echo: TextWriter(
+            run_id, model, created, echo.get("prompt", "")
+        ),
         "responses": lambda run_id, model, created, echo: ResponsesWriter(
             f"resp_{run_id}", model, {**echo, "created_at": created}
         ),

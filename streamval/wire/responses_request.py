@@ -70,6 +70,7 @@ def read_request(body: bytes) -> CompletionRequest:
         wants_usage=True,
         echo={name: given[name] for name in DEFAULTS if given.get(name) is not None}
         | {"store": False},
+        body=given,
     )
 
 

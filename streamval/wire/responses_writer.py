@@ -95,6 +95,11 @@ class ResponsesWriter(AnswerWriter):
         self._number = 0
         self._part: dict[str, Any] | None = None  # of the last item, if it is not done
 
+    def adopt(self, fields: Mapping[str, Any]) -> None:
+        """Take over the upstream's id and marks."""
+        names = {"created": "created_at"}
+        self._response |= {names.get(name, name): value for name, value in fields.items()}
+
     def begin(self) -> Contents:
         """Begin the response."""
         return [
@@ -108,7 +113,8 @@ class ResponsesWriter(AnswerWriter):
         events = self._open("message", part)
         self._grow("text", text)
         known = [
-            {"token": one.token, "logprob": one.logprob, "top_logprobs": []} for one in logprobs
+            {"token": one.token, "logprob": one.logprob, "top_logprobs": list(one.others)}
+            for one in logprobs
         ]
         said = self._in_part("output_text.delta", delta=text, logprobs=known)
         return [*events, said]
@@ -124,6 +130,16 @@ class ResponsesWriter(AnswerWriter):
         events = self._open("reasoning", {"type": "summary_text", "text": ""})
         self._grow("text", text)
         return [*events, self._in_part("reasoning_summary_text.delta", delta=text)]
+
+    def opaque(self, block: Mapping[str, Any]) -> Contents:
+        """Write an item of reasoning as it came, in place of one that is open with the same text."""
+        events: Contents = []
+        if self._items and self._items[-1]["type"] == "reasoning" and self._part is not None:
+            events = self._close_part()
+        else:
+            events = [*self._close(), self._add("reasoning", summary=[])]
+        self._items[-1] = {**self._items[-1], **block}
+        return [*events, self._done(self._items[-1])]
 
     def tool_calls(self, calls: Sequence[ToolCall]) -> Contents:
         """Write whole calls of tools."""
@@ -180,6 +196,8 @@ class ResponsesWriter(AnswerWriter):
         """Return a whole answer: the response of the last event."""
         if answer.reasoning:
             self.reasoning(answer.reasoning)
+        for block in answer.opaque:
+            self.opaque(block)
         if answer.text or not (answer.calls or answer.refusal):
             self.text(answer.text, answer.logprobs)
         self.tool_calls(answer.calls)

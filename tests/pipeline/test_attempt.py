@@ -99,7 +99,17 @@ async def test_the_full_text_of_every_event_is_what_was_delivered():
     run.subscribe(events.append)
     result = await run
     texts = {event.full_text for event in events if hasattr(event, "full_text")}
-    assert texts == {result.text} == {"*** is here. So is Bob."}
+    assert texts == {result.full_text} == {"*** is here. So is Bob. \n"}
+    assert result.text == "*** is here. So is Bob."
+
+
+async def test_the_full_text_has_no_whitespace_of_a_failure_or_behind_a_chunk_that_is_left_out():
+    failing = sv.Requirement("no", lambda ctx: sv.ValidationResult(False))
+    result = await sv.Pipeline(Spoken("One. \n"), requirements=[failing]).run("go")
+    assert result.full_text == result.text
+    only_first = ops.filter(lambda chunk: chunk.index == 0)
+    run = sv.Pipeline(Spoken("One. Two. \n"), chunk_operators=[only_first])
+    assert (await run.run("go")).full_text == "One."
 
 
 class Asked(Spoken):

@@ -94,7 +94,7 @@ async def test_an_upstream_that_breaks_off_later_is_an_error_frame_and_no_done(e
         async with httpx.AsyncClient(trust_env=False) as client:
             answer = await client.post(
                 f"{serving.url}/v1/chat/completions",
-                json={"model": "plain", "messages": ASK, "stream": True},
+                json={"model": "judged", "messages": ASK, "stream": True},
             )
         frames = [json.loads(line[6:]) for line in answer.text.splitlines() if line]
         assert answer.status_code == 200
@@ -103,7 +103,7 @@ async def test_an_upstream_that_breaks_off_later_is_an_error_frame_and_no_done(e
         assert "[DONE]" not in answer.text
         async with client_of(serving) as openai_client:
             with pytest.raises(openai.APIError):
-                await chat(openai_client, "plain")
+                await chat(openai_client, "judged")
 
 
 async def test_a_client_that_goes_closes_the_upstream():
@@ -243,7 +243,7 @@ async def test_a_run_that_takes_too_long_in_the_midst_of_its_text_ends_with_an_e
     ):
         answer = await client.post(
             f"{serving.url}/v1/chat/completions",
-            json={"model": "plain", "messages": ASK, "stream": True},
+            json={"model": "judged", "messages": ASK, "stream": True},
         )
     assert "One is fine." in answer.text
     assert "Two" not in answer.text

@@ -32,7 +32,7 @@ HALF = [b"", b"GET /healthz HTT", b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n
 @pytest.mark.parametrize("sent", HALF)
 async def test_a_head_that_does_not_come_in_time_closes_the_connection(sent, monkeypatch):
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
-    async with gateway("http://127.0.0.1:9") as serving:
+    async with gateway("http://127.0.0.1:9/v1") as serving:
         reader, writer = await opened(serving, sent)
         assert await reader.read() == b""
         writer.close()
@@ -50,7 +50,7 @@ async def test_a_head_that_does_not_come_in_time_closes_the_connection(sent, mon
 @pytest.mark.parametrize("sent", HALF)
 async def test_silent_connections_give_way_to_new_ones(sent, monkeypatch):
     monkeypatch.setattr(Connection, "most", 4)
-    async with gateway("http://127.0.0.1:9") as serving:
+    async with gateway("http://127.0.0.1:9/v1") as serving:
         silent = [await opened(serving, sent) for _ in range(12)]
         assert await models(serving) == 200
         for _, writer in silent:

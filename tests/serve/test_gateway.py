@@ -32,6 +32,7 @@ async def test_what_passes_is_sent_as_it_was_written():
             assert whole.choices[0].message.content == text
             assert [model.id async for model in client.models.list()] == [
                 "plain",
+                "judged",
                 "careful",
                 "whole",
                 "strict",
@@ -143,7 +144,7 @@ async def test_a_client_that_reads_slowly_holds_its_upstream_back_and_nobody_els
     async with upstream(long) as behind, gateway(behind.url) as serving:
         host, port = serving.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port), limit=1)
-        body = json.dumps({"model": "plain", "messages": ASK, "stream": True})
+        body = json.dumps({"model": "judged", "messages": ASK, "stream": True})
         writer.write(
             f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
         )
@@ -155,7 +156,7 @@ async def test_a_client_that_reads_slowly_holds_its_upstream_back_and_nobody_els
             await asyncio.sleep(0.3)
         assert behind.requests[0].sent < len(long)
         async with client_of(serving) as client:
-            stream = await client.chat.completions.create(model="plain", messages=ASK, stream=True)
+            stream = await client.chat.completions.create(model="judged", messages=ASK, stream=True)
             first = await anext(aiter(stream))
             assert first.choices[0].delta.content == "One is fine."
             await stream.close()
@@ -228,7 +229,7 @@ async def test_the_first_chunk_does_not_wait_for_the_second():
         gateway(behind.url) as serving,
         client_of(serving) as client,
     ):
-        stream = await client.chat.completions.create(model="plain", messages=ASK, stream=True)
+        stream = await client.chat.completions.create(model="judged", messages=ASK, stream=True)
         first = await anext(aiter(stream))
         assert first.choices[0].delta.content == "One is fine."
         before = time.perf_counter()
@@ -437,9 +438,9 @@ async def test_reasoning_is_sent_once_it_was_judged():
         whole = await client.chat.completions.create(**asked)
         pieces = [one async for one in await client.chat.completions.create(**asked, stream=True)]
         hidden = await client.chat.completions.create(**{**asked, "model": "careful"})
-    assert whole.choices[0].message.reasoning_content == "Let me see."
+    assert whole.choices[0].message.reasoning_content == "Let me see. "
     deltas = [one.choices[0].delta for one in pieces if one.choices]
-    assert "".join(getattr(one, "reasoning_content", "") for one in deltas) == "Let me see."
+    assert "".join(getattr(one, "reasoning_content", "") for one in deltas) == "Let me see. "
     assert "Let me see" not in hidden.model_dump_json()
 
 

@@ -228,7 +228,7 @@ async def test_a_client_is_not_left_in_silence(path, ping):
         gateway(behind.url, server=", headers_after: 0.05") as serving,
         httpx.AsyncClient(base_url=serving.url, trust_env=False, timeout=60) as client,
     ):
-        body = {"model": "plain", **bodies(True)[path]}
+        body = {"model": "judged", **bodies(True)[path]}
         body.pop("tools")
         async with client.stream("POST", path, json=body) as answer:
             assert answer.status_code == 200

@@ -39,7 +39,7 @@ async def test_keys_ids_health_and_limits():
             assert (answer.status_code, answer.headers["x-request-id"]) == (413, "mine-1")
             headers["x-request-id"] = "a b\x7f"
             answer = await client.get("/v1/models", headers={"authorization": "Bearer key-of-bob"})
-            assert len(answer.json()["data"]) == 4
+            assert len(answer.json()["data"]) == 5
             page = await client.get("/metrics", auth=("me", "key-of-bob"))
             assert 'streamval_runs_total{model="plain",outcome="valid"} 2.0' in page.text
 
@@ -59,7 +59,7 @@ async def test_keys_ids_health_and_limits():
         (b'{"model": "plain", "messages": [{"role": "user", "content": "x"}], "n": 2}', "n"),
         (
             b'{"model": "plain", "messages": [{"role": "user", "content": "x"}], "functions": [1]}',
-            "functions",
+            "tools[0]",
         ),
         (
             b'{"model": "plain", "messages": [{"role": "user", "content": "x"}], "stream": 1}',

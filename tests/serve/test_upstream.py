@@ -43,7 +43,7 @@ async def test_log_probabilities_go_with_the_text_that_they_are_of():
     async with upstream(script) as behind, gateway(behind.url) as serving:
         async with openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client:
             stream = await client.chat.completions.create(
-                model="plain", messages=ASK, stream=True, logprobs=True
+                model="judged", messages=ASK, stream=True, logprobs=True
             )
             got = []
             async for chunk in stream:
@@ -72,12 +72,12 @@ async def test_text_completions_have_log_probabilities_of_their_own_shape():
         openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client,
     ):
         stream = await client.completions.create(
-            model="plain", prompt="Count:", stream=True, logprobs=3
+            model="judged", prompt="Count:", stream=True, logprobs=3
         )
         got = [choice.logprobs async for chunk in stream for choice in chunk.choices if choice.text]
-        whole = await client.completions.create(model="plain", prompt="Count:", logprobs=3)
+        whole = await client.completions.create(model="judged", prompt="Count:", logprobs=3)
         chat = await client.chat.completions.create(
-            model="plain", messages=ASK, logprobs=True, max_completion_tokens=20
+            model="judged", messages=ASK, logprobs=True, max_completion_tokens=20
         )
     assert [one.tokens for one in got] == [tokens[:3], tokens[3:]]
     assert got[1].text_offset == [12, 16, 19]
@@ -116,7 +116,7 @@ async def test_a_log_probability_that_json_cannot_write_is_the_least_one():
 async def test_a_token_of_which_nothing_is_known_is_left_out():
     said = {"tokens": ["O", "ne"], "token_logprobs": [None, -0.5]}
     _, relay = await spoken([{"choices": [{"text": "One", "logprobs": said}]}])
-    assert [*relay.logprobs] == [(3, "ne", -0.5)]
+    assert [*relay.logprobs] == [(3, "ne", -0.5, ())]
 
 
 async def test_a_character_in_two_deltas_counts_as_one():
@@ -284,13 +284,13 @@ async def test_nothing_beside_the_text_carries_what_was_not_judged():
     async with upstream(script) as behind, gateway(behind.url) as serving:
         async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
             for stream in (True, False):
-                body = {"model": "plain", "messages": ASK, "stream": stream, "logprobs": True}
+                body = {"model": "judged", "messages": ASK, "stream": stream, "logprobs": True}
                 answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
                 assert "One is fine." in answer.text
                 assert evil not in answer.text
     async with upstream([*words("One is fine. Two is"), {"error": {"message": evil}}]) as behind:
         async with gateway(behind.url) as serving, httpx.AsyncClient(trust_env=False) as client:
-            body = {"model": "plain", "messages": ASK, "stream": True}
+            body = {"model": "judged", "messages": ASK, "stream": True}
             answer = await client.post(f"{serving.url}/v1/chat/completions", json=body)
             assert "the upstream broke off" in answer.text
             assert evil not in answer.text

@@ -54,7 +54,7 @@ async def test_stream_instruct_gives_validated_chunks_with_the_retries_inside():
         "Go.", requirements=[Judge(fails_on("Bad."))], strategy=sv.Repair(loop_budget=2)
     )
     assert [chunk.text async for chunk in run.chunks()] == ["Good.", "Fine."]
-    assert str(m.ctx.last_output()) == "Good. Fine."
+    assert str(m.ctx.last_output()) == "Good. Fine. "
 
 
 async def test_stream_instruct_gives_events():

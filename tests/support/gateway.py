@@ -19,6 +19,7 @@ upstreams:
   goes_on: {{model: openai/m, api_base: "{url}", continues: message}}
 models:
   plain: {{upstream: main}}
+  judged: {{upstream: main, requirements: [{{forbidden_words: [forbidden]}}]}}
   careful:
     upstream: goes_on
     requirements: [{{forbidden_words: [forbidden]}}]

@@ -17,7 +17,7 @@ HEAD = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Type: application/json\r\nContent-Length: "
 )
-ASK = b'{"model": "plain", "stream": true, "messages": [{"role": "user", "content": "x"}]}'
+ASK = b'{"model": "judged", "stream": true, "messages": [{"role": "user", "content": "x"}]}'
 
 
 async def vanish(*script):
