@@ -16,6 +16,7 @@ ACROSS = {  # what is about no single module
     "test_rules",
     "test_tree",
     "test_web",
+    "serve/test_passed_on",
     "backends/test_litellm_streams",
     "chunkers/test_laws",
     "integrations/test_langchain_standard",

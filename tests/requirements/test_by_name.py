@@ -1,5 +1,6 @@
 """Tests of `streamval.requirements.by_name`."""
 
+import json
 import sys
 
 import pytest
@@ -10,9 +11,11 @@ from streamval.requirements.by_name import (
     object_in,
     ready_requirements,
     requirement_named,
+    requirement_of,
     requirement_written,
     search_here,
 )
+from streamval.testing import judge
 
 ARGUMENTS = {
     "word_limit": {"at_most": 3},
@@ -110,3 +113,24 @@ def test_the_channels_may_be_given_by_name():
     assert requirement_written('no_loop={"on": "reasoning"}').listens == ("reasoning",)
     with pytest.raises(UsageError, match="channels are 'text', 'reasoning' and 'tool'"):
         requirement_named("no_loop", {"on": "speech"})
+
+
+def test_a_schema_is_written_out_or_in_a_file(tmp_path):
+    schema = {"type": "object", "required": ["city"]}
+    file = tmp_path / "city.json"
+    file.write_text(json.dumps(schema))
+    for written in (schema, str(file)):
+        rule = requirement_of({"schema": written})
+        assert judge(rule, '{"city": "Rome"}', chunking=None).failures == ()
+        assert "city" in str(judge(rule, "{}", chunking=None).failures[0].reason)
+
+
+@pytest.mark.parametrize(("name", "chunk"), [("judge_whole", None), ("judge", 0)])
+def test_a_judge_of_the_whole_is_asked_at_the_end(name, chunk):
+    class Asked(sv.Backend):
+        async def stream(self, request):
+            yield "no, it is rude"
+
+    rule = requirement_of({name: "Be polite."})
+    (failure,) = judge(rule, "One. Two. Three.", backend=Asked()).failures
+    assert (failure.chunk_index, rule.description) == (chunk, "Be polite.")

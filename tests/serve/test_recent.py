@@ -52,3 +52,29 @@ async def test_the_page_asks_for_a_key_and_shows_runs_as_they_happen(browser):
             answer = await stranger.get(serving.url)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"].startswith("Basic")
+
+
+async def test_the_list_tells_the_clients_name_for_the_model_and_the_rules_that_were_not_met(
+    browser,
+):
+    bad = words("One is fine. <i>Two</i> is forbidden.")
+    async with upstream(lambda *_: bad) as behind:
+        for allowed in ("true", "false"):
+            settings = f", recent: 3, recent_prompts: {allowed}"
+            async with gateway(behind.url, server=settings) as serving:
+                async with openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="x") as client:
+                    asked = [{"role": "user", "content": "Say <b>it</b>."}]
+                    await client.chat.completions.create(model="judged", messages=asked)
+                context = await browser.new_context(viewport={"width": 390, "height": 800})
+                page = await context.new_page()
+                await page.goto(serving.url)
+                row = await page.locator("tbody tr").inner_text()
+                wide = await page.evaluate("document.documentElement.scrollWidth")
+                colour = await page.locator("td b").evaluate("one => getComputedStyle(one).color")
+                await context.close()
+            assert wide <= 390
+            assert colour in ("rgb(207, 34, 46)", "rgb(255, 123, 114)")
+            assert ("Say <b>it</b>." in row) is (allowed == "true")
+            for told in ("judged", "not valid", "never say", "One is fine."):
+                assert told in row
+            assert "forbidden." not in row

@@ -234,3 +234,23 @@ async def test_sighup_reads_the_file_again_and_a_wrong_one_changes_nothing(tmp_p
             assert "reloaded" in await reads(good.replace("  plain:", "  renamed:"))
             assert "renamed" in models()
             assert "plain" not in models()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_what_is_served_is_printed_once_a_request_would_be_answered(tmp_path, workers):
+    port = free_port()
+    async with upstream(words("One is fine.")) as behind:
+        file = a_file(tmp_path, behind.url, port, ", recent: 2")
+        command = [*STREAMVAL, str(file), f"--workers={workers}"]
+        going = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        try:
+            said = json.loads(await going.stderr.readline())
+            async with httpx.AsyncClient(trust_env=False) as client:
+                ready = await client.get(f"http://127.0.0.1:{port}/readyz")
+                page = await client.get(said["page"])
+        finally:
+            going.send_signal(signal.SIGTERM)
+            await going.communicate()
+    assert ready.status_code == page.status_code == 200
+    assert said["serving"] == f"http://127.0.0.1:{port}/v1"
+    assert "judged" in said["models"]
