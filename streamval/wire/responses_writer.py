@@ -28,6 +28,7 @@ DEFAULTS: Mapping[str, Any] = {
     "metadata": {},
     "parallel_tool_calls": True,
     "previous_response_id": None,
+    "prompt_cache_diagnostics": None,
     "prompt_cache_key": None,
     "reasoning": {"effort": None, "summary": None},
     "safety_identifier": None,

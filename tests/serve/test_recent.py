@@ -31,7 +31,7 @@ async def test_the_page_asks_for_a_key_and_shows_runs_as_they_happen(browser):
     async with upstream(Script()) as behind, gateway(behind.url, server=settings) as serving:
         async with openai.AsyncOpenAI(base_url=f"{serving.url}/v1", api_key="key-of-ann") as client:
             stream = await client.chat.completions.create(
-                model="plain", messages=[{"role": "user", "content": "x"}], stream=True
+                model="judged", messages=[{"role": "user", "content": "x"}], stream=True
             )
             context = await browser.new_context(
                 http_credentials={"username": "me", "password": "key-of-ann"}
