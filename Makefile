@@ -40,10 +40,13 @@ test-ray: $(VENV)-ray/.installed ## Test the batch on a real Ray cluster on this
 	$(VENV)-ray/bin/python -m pytest -W default -p no:cacheprovider tests/batch/test_ray.py
 
 # instructor needs older versions than ours of what both use, and langchain-tests brings plugins of pytest, so both
-# lie over the environment of the other tests. LiteLLM's proxy pins what it uses, so it has one of its own.
-test-clients: $(VENV)-clients/.installed $(VENV)-proxy/.installed ## Test before instructor and LiteLLM's proxy, and run the standard tests of LangChain
+# lie over the environment of the other tests. LiteLLM's proxy pins what it uses, so it has one of its own. The clients of
+# the table that cannot be beside ours are programs in `$(VENV)-apart`, whose versions are in `.ci/clients.txt`.
+test-clients: $(VENV)-clients/.installed $(VENV)-proxy/.installed $(VENV)-apart/.installed ## Test before clients of others, and run the standard tests of LangChain
+	STREAMVAL_CLIENTS=$(VENV)-apart/bin/python $(BIN)/python -m pytest -p no:cacheprovider tests/serve/test_client_table.py -m apart
 	$(VENV)-clients/bin/python -m pytest -p no:cacheprovider tests/serve/test_clients.py -k instructor
-	$(VENV)-clients/bin/python -m pytest -W default -p no:cacheprovider tests/integrations/test_langchain_standard.py
+	$(VENV)-clients/bin/python -m pytest -W default -p no:cacheprovider tests/integrations/test_langchain_standard.py \
+		tests/integrations/test_langchain_gateway.py
 	STREAMVAL_LITELLM=$(VENV)-proxy/bin/litellm $(VENV)-proxy/bin/python -m pytest -W default -p no:cacheprovider \
 		tests/integrations/test_litellm_proxy.py
 
@@ -118,7 +121,7 @@ package: $(VENV)/.dev ## Build sdist and wheel, install the wheel into an empty 
 	cd build && empty/bin/python ../tests/support/smoke.py
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(VENV)-ray $(VENV)-clients $(VENV)-proxy build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-ray $(VENV)-clients $(VENV)-apart $(VENV)-proxy build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c "import sys; assert sys.version_info >= (3, 11), 'streamval needs Python 3.11 or later'"
@@ -139,6 +142,11 @@ $(VENV)-clients/.installed: $(VENV)/.dev
 		site.getsitepackages()[0].replace('$(VENV)-clients', '$(VENV)') + '\")')"
 	PIP_CONSTRAINT= $(VENV)-clients/bin/python -m pip install --quiet --disable-pip-version-check instructor==1.17.0 \
 		langchain-tests==1.1.9
+	@touch $@
+
+$(VENV)-apart/.installed: .ci/clients.txt
+	$(PYTHON) -m venv $(VENV)-apart
+	PIP_CONSTRAINT= $(VENV)-apart/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r .ci/clients.txt
 	@touch $@
 
 $(VENV)-proxy/.installed: pyproject.toml

@@ -17,6 +17,8 @@ ACROSS = {  # what is about no single module
     "test_tree",
     "test_web",
     "serve/test_passed_on",
+    "serve/test_client_table",
+    "integrations/test_langchain_gateway",
     "backends/test_litellm_streams",
     "chunkers/test_laws",
     "integrations/test_langchain_standard",

@@ -75,10 +75,17 @@ def command_for(client):
         python = os.environ.get("STREAMVAL_CLIENTS", "")
         if not python:
             pytest.skip("`make test-clients` installs it in an environment of its own")
+        python = str(Path(python).absolute())
     return None, (python, str(ROOT / "tests/support/clients.py"), client)
 
 
-@pytest.mark.parametrize("client", [*CLIENTS, *NODE])
+ALL = [
+    pytest.param(name, marks=[pytest.mark.apart] if name in APART else [])
+    for name in (*CLIENTS, *NODE)
+]
+
+
+@pytest.mark.parametrize("client", ALL)
 async def test_a_client_shows_what_passed_and_nothing_else(client):
     folder, command = command_for(client)
     prompts = ("valid", "repaired", "refused", "breaks")
