@@ -87,7 +87,7 @@ bench-schema: $(VENV)/.dev build/suites/.unpacked ## Judge the JSON Schema Test 
 	$(BIN)/python tests/benchmarks/schema.py --suite build/suites/jsonschema-4.26.0/json \
 		$(if $(JSONSCHEMABENCH),--bench $(JSONSCHEMABENCH))
 
-PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 reliable-ai-streams-py==0.22.0 nemoguardrails[server]==0.24.1 litellm[proxy]==1.110.2
+PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 reliable-ai-streams-py==0.22.0 nemoguardrails[server]==0.24.1 litellm[proxy]==1.109.1
 peer = $(firstword $(subst ==, ,$(subst [, ,$(1))))
 peers = $(foreach one,$(1),--peer $(call peer,$(one))=build/peers/$(call peer,$(one))/bin/python)
 

@@ -17,6 +17,7 @@ ACROSS = {  # what is about no single module
     "test_tree",
     "test_web",
     "serve/test_passed_on",
+    "serve/test_tools",
     "serve/test_planted",
     "serve/test_client_table",
     "integrations/test_langchain_gateway",

@@ -115,6 +115,8 @@ class Completions:
         """Answer a request that has come, once it has its slot, unless the client goes."""
         request = _READ[self._kind](body.whole())
         request = replace(request, headers=passed_on(headers, line.request_id))
+        if before := request.body.get("previous_response_id"):
+            request = request.behind(service.kept.find(service.owner(key_of(headers)), before))
         line.model, line.stream = request.model, request.stream
         if len(body.content) > SMALL_BODY:  # others are answered meanwhile
             schemas = await in_thread(service.schemas_of, request)
@@ -143,8 +145,9 @@ async def _run(
         if service.configuration.server.recent:
             asked = request.turns
             service.recent.add(run, request.model, asked[-1].content if asked else "")
+        stored = bool(service.kept.count) and request.body.get("store") is not False
         exchange.begin(
-            request,
+            replace(request, echo={**request.echo, "store": stored}),
             run,
             relay,
             model,
@@ -155,6 +158,10 @@ async def _run(
         try:
             await _within(service.configuration.server.run_seconds, run, exchange)
             failures = (await run).failures
+            if exchange.answered is not None and request.body.get("store") is not False:
+                name, answer = exchange.answered
+                owner = service.owner(key_of(headers))
+                service.kept.keep(owner, name, (*request.said, answer))
             line.rules = list(dict.fromkeys(one.requirement for one in failures))
         except BackendError as error:
             line.error = type(error).__name__

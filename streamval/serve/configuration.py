@@ -14,7 +14,7 @@ from streamval.errors import UsageError
 from streamval.pipeline.repair import Repair
 from streamval.requirements.by_name import requirement_of
 from streamval.serve.endpoints import endpoint_of
-from streamval.serve.tools import tools_of
+from streamval.serve.schemas import tools_of
 from streamval.serve.upstream import Upstream
 from streamval.wire.completions import NOT_SERVED, OWN
 
@@ -93,6 +93,9 @@ class ServerSettings(_Strict):
         headers_after: The longest time that the status of a streamed answer waits for its first good chunk, so that
             an upstream that fails early gives a real status.
         cors_origins: The origins whose pages may use the gateway, such as ``https://app.example.org``.
+        responses: How many answers of Responses are kept in memory for `previous_response_id`, each for the key that
+            asked for it (several workers keep their own). 0 for none: then a client sends the whole conversation.
+        responses_seconds: For how long.
         recent: How many runs the page shows to clients with a key, including their text and the text that was
             withheld of it. 0 for no page.
         recent_prompts: Whether that page shows the last message of each request, too.
@@ -111,6 +114,8 @@ class ServerSettings(_Strict):
     cors_origins: list[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]] = Field(
         default_factory=list
     )
+    responses: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    responses_seconds: Seconds = 3600.0
     recent: Annotated[int, Field(ge=0, le=100)] = 0
     recent_prompts: bool = False
 

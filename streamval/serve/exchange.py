@@ -50,12 +50,13 @@ from streamval.pipeline.run import Run
 from streamval.serve.configuration import ServedModel
 from streamval.serve.native import NativeRelay
 from streamval.serve.upstream import Relay
-from streamval.types.messages import ToolCall, texts_in
+from streamval.types.messages import ToolCall, assistant_message, texts_in
 from streamval.types.results import Usage
 from streamval.wire.answers import Answer, Contents, TokenLogprob, finish_reason, frames
 from streamval.wire.completions import CompletionRequest, Protocol
 from streamval.wire.errors import error_object
 from streamval.wire.protocols import WRITERS, error_body
+from streamval.wire.responses_writer import ResponsesWriter
 from streamval.wire.sse import MEDIA_TYPE
 
 REFUSAL = "The rest of this answer was withheld: it did not meet the rules of this service."
@@ -82,6 +83,7 @@ class Exchange:
     Attributes:
         status: Of HTTP; 0 before it is sent.
         outcome: ``valid``, ``rejected``, ``broken``; empty before that is known.
+        answered: Of Responses, the id of a valid answer, and the answer as a message.
     """
 
     def __init__(self, send: Send, request_id: str, protocol: Protocol = "chat") -> None:
@@ -102,6 +104,7 @@ class Exchange:
         self._calls: list[ToolCall] = []
         self._reason: str | None = None
         self._raised = False
+        self.answered: tuple[str, dict[str, Any]] | None = None
         self._streams = False  # until `begin`
         self._writing = asyncio.Lock()
         self._written_at, self._begun, self._ended = 0.0, False, False
@@ -221,6 +224,10 @@ class Exchange:
         reason = finish_reason(self._reason)
         blank = event.full_text[len(self._run.text) :]  # behind the last chunk
         annotations = await self._annotations()
+        if isinstance(self._writer, ResponsesWriter):
+            self._adopt()
+            said = assistant_message(event.full_text, self._calls, self._thought_of())
+            self.answered = (self._writer.id, said.as_dict())
         if not self._streams:
             text, logprobs = self._joined()
             thought = self._thought = "".join(self._thoughts)
@@ -262,6 +269,10 @@ class Exchange:
         contents = [*self._started(), *(self._writer.text(instead) if instead else [])]
         contents += self._writer.end(reason, self._usage_of(event), refusal)
         await self._write([*contents, *self._taken_extras()], last=True, ends=True)
+
+    def _thought_of(self) -> str:
+        """Return the reasoning that was sent, or is about to be."""
+        return self._thought + "".join(self._thoughts)
 
     async def _annotations(self) -> list[dict[str, Any]]:
         """Return what the upstream says about its text, if that meets the rules."""

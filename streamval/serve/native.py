@@ -79,8 +79,10 @@ class ResponsesRelay(NativeRelay):
         assert self._asked is not None
         said = self._asked.body["input"]
         items = [{"role": "user", "content": said}] if isinstance(said, str) else said
+        items = [*input_items(list(map(Message.read, self._asked.earlier))), *items]
         more = input_items(added(request.messages, self._asked.turns))
         body = {**self._asked.body, **options_for_responses(options), "input": [*items, *more]}
+        body.pop("previous_response_id", None)  # it is kept here
         return {**body, "store": False}
 
 

@@ -16,11 +16,11 @@ from streamval.pipeline.run import Run
 from streamval.requirements.by_name import requirement_of
 from streamval.serve.configuration import Configuration, ServedModel
 from streamval.serve.endpoints import Endpoint, OpenAIEndpoint, endpoint_of, known_options
+from streamval.serve.kept import Kept
 from streamval.serve.limiter import Limiter, draining
 from streamval.serve.metrics import Metrics
 from streamval.serve.recent import Recent, key_in
-from streamval.serve.schemas import format_of
-from streamval.serve.tools import as_tools, meant, tools_of
+from streamval.serve.schemas import as_tools, format_of, meant, tools_of
 from streamval.serve.upstream import Relay
 from streamval.structured.json_schema.schema import JSONSchema
 from streamval.structured.tools import Tool
@@ -42,6 +42,7 @@ class Service:
         limiter: Limits running and waiting requests.
         draining: Whether no new runs are taken.
         recent: The runs that the page shows.
+        kept: The conversations of Responses that are kept.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Service:
             name: tuple(requirement_of(written) for written in model.requirements)
             for name, model in configuration.models.items()
         }
+        self.kept = Kept(settings.responses, settings.responses_seconds)
         self.recent = Recent(settings.recent, prompts=settings.recent_prompts)
 
     def drain(self) -> None:
@@ -125,6 +127,10 @@ class Service:
                 status=401,
                 code="invalid_api_key",
             )
+
+    def owner(self, header: str | None) -> str:
+        """Return whose request it is: a digest of the key."""
+        return _digest(key_in((header or "").strip()) or "").hex() if self._keys else ""
 
     def forwarder(self, name: str) -> OpenAIEndpoint:
         """Return the endpoint to which the file passes requests for embeddings or moderations on.

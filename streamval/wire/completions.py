@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -58,6 +58,7 @@ class CompletionRequest:
         echo: What an answer repeats of the request: the fields of a response, or the prompt of a text completion.
         headers: The client's headers that go to the upstream.
         body: The request of Responses and Messages as it came, for an upstream that speaks the same.
+        earlier: The messages that come from a response that was kept. They are among `messages`, too.
     """
 
     kind: Protocol
@@ -69,6 +70,18 @@ class CompletionRequest:
     echo: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
+    earlier: tuple[Mapping[str, Any], ...] = ()
+
+    def behind(self, earlier: tuple[Mapping[str, Any], ...]) -> CompletionRequest:
+        """Return the request with the messages of an earlier response before its own, but behind its instructions."""
+        begins = 1 if self.body.get("instructions") else 0
+        whole = (*self.messages[:begins], *earlier, *self.messages[begins:])
+        return replace(self, messages=whole, earlier=earlier)
+
+    @property
+    def said(self) -> tuple[Mapping[str, Any], ...]:
+        """The messages without the instructions, which an earlier response does not hand on."""
+        return self.messages[1:] if self.body.get("instructions") else self.messages
 
     @property
     def wants_json(self) -> bool:

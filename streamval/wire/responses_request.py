@@ -13,7 +13,6 @@ from streamval.wire.completions import CompletionRequest, is_streamed, model_in,
 from streamval.wire.responses_writer import DEFAULTS
 
 _REFUSED = {
-    "previous_response_id": "no responses are kept here; send the whole conversation as input",
     "conversation": "no conversations are kept here; send the whole conversation as input",
     "prompt": "no prompts are kept here; send instructions and input",
     "background": "answers are not written in the background",
@@ -25,6 +24,7 @@ _OURS = frozenset(
     {
         *("model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice"),
         *("text", "reasoning", "include", "store", "truncation", "max_tool_calls", *_REFUSED),
+        "previous_response_id",
     }
 )
 """The fields that are translated, or that a chat has no place for. All others go to the upstream."""
@@ -68,8 +68,7 @@ def read_request(body: bytes) -> CompletionRequest:
         options,
         is_streamed(given),
         wants_usage=True,
-        echo={name: given[name] for name in DEFAULTS if given.get(name) is not None}
-        | {"store": False},
+        echo={name: given[name] for name in DEFAULTS if given.get(name) is not None},
         body=given,
     )
 

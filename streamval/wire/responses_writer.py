@@ -96,6 +96,11 @@ class ResponsesWriter(AnswerWriter):
         self._number = 0
         self._part: dict[str, Any] | None = None  # of the last item, if it is not done
 
+    @property
+    def id(self) -> str:
+        """The id of the response."""
+        return str(self._response["id"])
+
     def adopt(self, fields: Mapping[str, Any]) -> None:
         """Take over the upstream's id and marks."""
         names = {"created": "created_at"}

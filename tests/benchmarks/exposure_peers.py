@@ -118,7 +118,11 @@ async def by_l0(ask, seen, note):
         seen.end = "error"
 
 
-PEERS = {"llm-stream-guard": by_stream_guard, "tripwire-llm": by_tripwire, "reliable-ai-streams-py": by_l0}
+PEERS = {
+    "llm-stream-guard": by_stream_guard,
+    "tripwire-llm": by_tripwire,
+    "reliable-ai-streams-py": by_l0,
+}
 
 
 async def one(peer, port, number):

@@ -1,4 +1,4 @@
-"""Tests of `streamval.serve.tools`: a tool call is judged before anybody could act on it."""
+"""Tests of `streamval.serve.schemas`: a tool call is judged before anybody could act on it."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from streamval.errors import RequestError
 from streamval.requirements.schema import ToolCalls
 from streamval.serve.completions import SMALL_BODY
 from streamval.serve.exchange import REFUSAL
-from streamval.serve.tools import tools_of
+from streamval.serve.schemas import tools_of
 from streamval.types import ToolCallDelta
 from tests.support.gateway import gateway
 from tests.support.upstream import frame, upstream
