@@ -42,11 +42,11 @@ test-ray: $(VENV)-ray/.installed ## Test the batch on a real Ray cluster on this
 # instructor needs older versions than ours of what both use, and langchain-tests brings plugins of pytest, so both
 # lie over the environment of the other tests. LiteLLM's proxy pins what it uses, so it has one of its own. The clients of
 # the table that cannot be beside ours are programs in `$(VENV)-apart`, whose versions are in `.ci/clients.txt`.
-test-clients: $(VENV)-clients/.installed $(VENV)-proxy/.installed $(VENV)-apart/.installed ## Test before clients of others, and run the standard tests of LangChain
+test-clients: $(VENV)-clients/.installed $(VENV)-proxy/.installed $(VENV)-apart/.installed build/suites/.openai ## Test before clients of others, and run the standard tests of LangChain
 	STREAMVAL_CLIENTS=$(VENV)-apart/bin/python $(BIN)/python -m pytest -p no:cacheprovider tests/serve/test_client_table.py -m apart
 	$(VENV)-clients/bin/python -m pytest -p no:cacheprovider tests/serve/test_clients.py -k instructor
 	$(VENV)-clients/bin/python -m pytest -W default -p no:cacheprovider tests/integrations/test_langchain_standard.py \
-		tests/integrations/test_langchain_gateway.py
+		tests/integrations/test_langchain_gateway.py tests/integrations/test_openai_suite.py
 	STREAMVAL_LITELLM=$(VENV)-proxy/bin/litellm $(VENV)-proxy/bin/python -m pytest -W default -p no:cacheprovider \
 		tests/integrations/test_litellm_proxy.py
 
@@ -87,7 +87,7 @@ bench-schema: $(VENV)/.dev build/suites/.unpacked ## Judge the JSON Schema Test 
 	$(BIN)/python tests/benchmarks/schema.py --suite build/suites/jsonschema-4.26.0/json \
 		$(if $(JSONSCHEMABENCH),--bench $(JSONSCHEMABENCH))
 
-PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 reliable-ai-streams-py==0.22.0 nemoguardrails[server]==0.24.1 litellm[proxy]==1.109.1
+PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 reliable-ai-streams-py==0.22.0 nemoguardrails[server]==0.24.1 litellm[proxy]==1.108.5
 peer = $(firstword $(subst ==, ,$(subst [, ,$(1))))
 peers = $(foreach one,$(1),--peer $(call peer,$(one))=build/peers/$(call peer,$(one))/bin/python)
 
@@ -141,7 +141,7 @@ $(VENV)-clients/.installed: $(VENV)/.dev
 		pathlib.Path(site.getsitepackages()[0], 'over.pth').write_text('import site; site.addsitedir(\"' + \
 		site.getsitepackages()[0].replace('$(VENV)-clients', '$(VENV)') + '\")')"
 	PIP_CONSTRAINT= $(VENV)-clients/bin/python -m pip install --quiet --disable-pip-version-check instructor==1.17.0 \
-		langchain-tests==1.1.9
+		langchain-tests==1.1.9 respx==0.23.1 dirty-equals==0.11 httpx-aiohttp==0.2.0
 	@touch $@
 
 $(VENV)-apart/.installed: .ci/clients.txt
@@ -170,6 +170,14 @@ build/suites/.unpacked:
 	PIP_CONSTRAINT= $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
 		--dest build/suites jsonschema==4.26.0
 	tar -xzf build/suites/jsonschema-4.26.0.tar.gz -C build/suites
+	@touch $@
+
+# The tests of the `openai` package are in its sdist.
+build/suites/.openai: $(VENV)/.dev
+	version=$$($(BIN)/python -c "import openai; print(openai.__version__)") && \
+	PIP_CONSTRAINT= $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+		--dest build/suites openai==$$version && \
+	mkdir -p build/suites/openai && tar -xzf build/suites/openai-$$version.tar.gz -C build/suites/openai --strip-components=1
 	@touch $@
 
 build/mellea/.installed:

@@ -21,6 +21,7 @@ ACROSS = {  # what is about no single module
     "serve/test_planted",
     "serve/test_client_table",
     "integrations/test_langchain_gateway",
+    "integrations/test_openai_suite",
     "backends/test_litellm_streams",
     "chunkers/test_laws",
     "integrations/test_langchain_standard",

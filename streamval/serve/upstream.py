@@ -271,8 +271,8 @@ class OpenAIRelay(Relay):
                 proxy=proxy_for(self._url),
                 allow_redirects=False,
             )
-            await self._check(response)
-            reader = FrameReader()
+            await self._check(response, MEDIA_TYPE if body["stream"] else "application/json")
+            reader = FrameReader() if body["stream"] else _Whole(response.content)
             async for piece in response.content.iter_any():
                 for data in reader.feed(piece):
                     done = done or data == b"[DONE]"
@@ -301,12 +301,12 @@ class OpenAIRelay(Relay):
             if response is not None:
                 response.close()
 
-    async def _check(self, response: aiohttp.ClientResponse) -> None:
-        """Raise the upstream's error, if the response is not a stream."""
+    async def _check(self, response: aiohttp.ClientResponse, wanted: str) -> None:
+        """Raise the upstream's error, if the response is not of the type that is wanted."""
         if response.status != 200:
             raise await self._refused(response)
         kind = response.content_type
-        if kind != MEDIA_TYPE:
+        if kind != wanted:
             raise StreamBrokenError(
                 f"{self.model} answered with {kind}, which is no stream; check api_base"
             )
@@ -332,6 +332,8 @@ class OpenAIRelay(Relay):
             "stream_options": {"include_usage": True},
         }
         if self._upstream.completion == "text":
+            if body.get("best_of", 1) != 1:  # the best is known at the end
+                body |= {"stream": False, "stream_options": None}
             return body | {"prompt": as_prompt(request, self.model)}
         messages = [message.as_dict() for message in request.messages]
         if request.prefix:
@@ -453,6 +455,20 @@ class OpenAIRelay(Relay):
 
     def _shown(self, said: object, most: int = SHOWN) -> str:
         return without_secrets(str(said), {"api_key": self._upstream.api_key or ""})[:most]
+
+
+class _Whole:
+    """Returns an answer that is not streamed once it has come, as one frame."""
+
+    def __init__(self, content: aiohttp.StreamReader) -> None:
+        self._content, self._pieces = content, bytearray()
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Take the next bytes."""
+        self._pieces += piece
+        if len(self._pieces) > MAX_ANSWER:
+            raise StreamBrokenError(f"an answer of more than {MAX_ANSWER:,} bytes")
+        return [bytes(self._pieces)] if self._content.at_eof() else []
 
 
 _MARK = re.compile(r"[\w.:-]{1,128}")

@@ -26,18 +26,17 @@ Completion: TypeAlias = Literal["chat", "text"]
 Protocol: TypeAlias = Literal["chat", "text", "responses", "messages"]
 """OpenAI's chat completions, text completions and Responses, and Anthropic's Messages."""
 
-OWN = frozenset({"model", "messages", "prompt", "stream", "stream_options", "n", "best_of", "echo"})
+OWN = frozenset({"model", "messages", "prompt", "stream", "stream_options", "n", "echo"})
 """The fields of a request that the gateway handles itself. All others go to the upstream."""
 
 NOT_SERVED = {
-    "audio": "sound is not served",
     **dict.fromkeys(
         (
             *("api_base", "base_url", "api_key", "api_version", "organization"),
             *("headers", "default_headers", "extra_headers", "extra_body", "extra_query"),
         ),
         "a request cannot say where it goes, or with which key",
-    ),
+    )
 }
 
 MAX_CALLS = 128
@@ -114,12 +113,13 @@ def read_request(
     """
     given = object_in(body)
     model = model_in(given)
-    for name in ("n", "best_of"):
-        if given.get(name) not in (None, 1):
-            raise RequestError(f"{name} must be 1: a run judges one answer", param=name)
+    if given.get("n") not in (None, 1):
+        raise RequestError("n must be 1: a run judges one answer", param="n")
     for name, why in NOT_SERVED.items():
         if given.get(name) not in (None, False):
             raise RequestError(why, param=name)
+    if "audio" in (given.get("modalities") or ()):
+        raise RequestError("sound is not served", param="modalities")
     stream, stream_options = is_streamed(given), given.get("stream_options") or {}
     if not isinstance(stream_options, dict):
         raise RequestError("stream_options must be an object", param="stream_options")

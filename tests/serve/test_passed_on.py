@@ -1,5 +1,7 @@
 """The gateway passes on what is not its own: fields of requests and of answers, and what a text ends with."""
 
+import json
+
 import httpx
 import pytest
 
@@ -68,7 +70,25 @@ async def test_an_echo_begins_the_answer_and_a_suffix_goes_to_the_upstream(strea
             text = answer.choices[0].text
     assert text == "Hello world"
     sent = behind.requests[0].body
-    assert (sent["suffix"], "echo" in sent, "best_of" in sent) == ("!", False, False)
+    assert (sent["suffix"], "echo" in sent) == ("!", False)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("said", ["One is fine.", "Two is forbidden."])
+async def test_the_best_of_several_is_asked_for_whole_and_judged(stream, said):
+    usage = {"prompt_tokens": 2, "completion_tokens": 9}
+    body = json.dumps({"id": "cmpl-1", **frame_of_text(said, "stop"), "usage": usage}).encode()
+    answer = (200, "Content-Type: application/json", body)
+    async with (
+        upstream(lambda *_: answer) as behind,
+        gateway(behind.url, file=TEXT) as serving,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        asked = {"model": "judged", "prompt": "Hi", "best_of": 3, "stream": stream}
+        given = await client.post(f"{serving.url}/v1/completions", json=asked)
+    assert (behind.requests[0].body["stream"], behind.requests[0].body["best_of"]) == (False, 3)
+    assert ("One is fine." in given.text) is (said == "One is fine.")
+    assert "forbidden" not in given.text
 
 
 def frame_of_text(text, reason=None):
@@ -76,7 +96,7 @@ def frame_of_text(text, reason=None):
 
 
 @pytest.mark.parametrize(
-    ("more", "param"), [({"best_of": 2}, "best_of"), ({"echo": True, "logprobs": 2}, "echo")]
+    ("more", "param"), [({"n": 2}, "n"), ({"echo": True, "logprobs": 2}, "echo")]
 )
 async def test_what_cannot_be_judged_is_refused_by_name(more, param):
     async with upstream([]) as behind, gateway(behind.url, file=TEXT) as serving:

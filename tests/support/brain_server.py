@@ -17,8 +17,8 @@ from streamval.serve.config_file import parse_configuration
 from streamval.serve.gateway import Gateway
 from streamval.structured.json_schema.schema import JSONSchema
 from streamval.types.messages import ToolCall
+from streamval.wire import openai_chat, openai_text
 from streamval.wire.answers import Answer, frames
-from streamval.wire.openai_chat import ChatWriter, read_request
 from streamval.wire.sse import DONE
 from tests.support.brain import answer
 
@@ -26,10 +26,14 @@ FILE = """
 upstreams:
   main: {{model: openai/brain, api_base: "{url}"}}
 models:
-  brain:
+  brain: &brain
     upstream: main
     requirements: [no_secrets, {{no_loop: {{on: [text, reasoning]}}}}, {{forbidden_words: [forbidden]}}]
     reasoning: deliver
+  # The names in the tests of the `openai` package.
+  gpt-5.4: *brain
+  gpt-5.1: *brain
+  gpt-3.5-turbo-instruct: *brain
 server: {{port: 0}}
 """
 
@@ -52,7 +56,9 @@ def generated(asked):
 
 
 async def completions(request):
-    asked = read_request(await request.body())
+    is_chat = request.url.path.endswith("/chat/completions")
+    read = openai_chat.read_request if is_chat else openai_text.read_request
+    asked = read(await request.body())
     deltas = generated(asked)
     calls, usage, reason = {}, None, "stop"
     for delta in deltas:
@@ -68,7 +74,8 @@ async def completions(request):
         for index, (name, raw) in calls.items()
     ]
     reason = "tool_calls" if whole else "stop"
-    writer = ChatWriter("brain", "brain", 1)
+    make = openai_chat.ChatWriter if is_chat else openai_text.TextWriter
+    writer = make("brain", "brain", 1)
     if not asked.stream:
         text = "".join(delta.text for delta in deltas)
         thought = "".join(delta.reasoning for delta in deltas)
@@ -104,7 +111,8 @@ def serving(app):
 @contextmanager
 def bare_and_judged():
     """The addresses of the brain itself and of the gateway before it, each with its `/v1`."""
-    app = Starlette(routes=[Route("/v1/chat/completions", completions, methods=["POST"])])
+    paths = ("/v1/chat/completions", "/v1/completions")
+    app = Starlette(routes=[Route(path, completions, methods=["POST"]) for path in paths])
     with serving(app) as bare:
         configuration = parse_configuration(FILE.format(url=f"{bare}/v1"), "brain.yaml", {})
         with serving(Gateway(configuration).app) as judged:
