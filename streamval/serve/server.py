@@ -100,6 +100,7 @@ def worker() -> Starlette:
     file = os.environ[_FILE]
     if file:
         search_here(Path(file).parent)
+    Connection.most = most_connections()  # of this process
     gateway = Gateway(read_configuration(file or None), shared=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         _drain_at(number, gateway)

@@ -181,12 +181,13 @@ async def upstream(port, log):
             length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
             body = json.loads(await reader.readexactly(length))
             asked = [one for one in body["messages"] if one["role"] != "system"]
-            number = int(re.search(r"case (\d+)", asked[0]["content"])[1])
-            again = len(asked[0]["content"]) > 12 or asked[-1]["role"] == "assistant"
+            number = int(re.search(r"case (\d+)", json.dumps(asked))[1])
+            again = len(asked) > 1  # with what was wrong, or with what stands
             case = ALL[number]
             pieces = case.pieces
             if again and case.kind == "a wrong first field":
-                pieces = ('{"name"', ": ", '"Ann"', *case.after)
+                goes_on = asked[-1]["role"] == "assistant"  # behind `{"name":`
+                pieces = (*(() if goes_on else ('{"name"', ": ")), '"Ann"', *case.after)
             elif again:  # behind what was good
                 pieces = words(" All the rest of it is as good as anybody could wish.")
             writer.write(

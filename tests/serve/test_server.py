@@ -254,3 +254,21 @@ async def test_what_is_served_is_printed_once_a_request_would_be_answered(tmp_pa
     assert ready.status_code == page.status_code == 200
     assert said["serving"] == f"http://127.0.0.1:{port}/v1"
     assert "judged" in said["models"]
+
+
+async def test_each_worker_serves_as_many_connections_as_one_process(tmp_path):
+    """Workers kept to the number before it is known how many there can be: all others were reset."""
+    async with (
+        upstream(lambda *_: [*words("One is fine. "), 1.0, "Two."]) as behind,
+        served_apart(tmp_path, behind.url, 2) as (_, known),
+        httpx.AsyncClient(
+            trust_env=False,
+            base_url=known.base_url,
+            timeout=60,
+            limits=httpx.Limits(max_connections=None),
+        ) as client,
+    ):
+        asked = (client.post("/v1/chat/completions", json=BODY) for _ in range(300))
+        answers = await asyncio.gather(*asked)
+    assert {answer.status_code for answer in answers} == {200}
+    assert len(behind.requests) == 300
