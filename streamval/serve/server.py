@@ -167,6 +167,8 @@ def _options(configuration: Configuration) -> dict[str, Any]:
 class Server(uvicorn.Server):
     """Drains the gateway as soon as a signal asks it to stop. SIGHUP reads the file again.
 
+    While running requests have their time to end, others still hear that the server drains: ``/readyz`` with 503.
+
     Args:
         gateway: The gateway.
         config: Of uvicorn.
@@ -178,12 +180,24 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._gateway, self._path = gateway, path
+        self._stops_at: float | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal comes."""
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.reload)
         await super().serve(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to close the sockets: once no request runs, or its time to end is over."""
+        should_exit = await super().on_tick(counter)
+        if not should_exit or self.force_exit or not self._gateway.draining:
+            return should_exit
+        now, left = asyncio.get_running_loop().time(), self.config.timeout_graceful_shutdown or 0
+        if self._stops_at is None:
+            self._stops_at = now + left
+        self.config.timeout_graceful_shutdown = max(round(self._stops_at - now), 0)
+        return not self._gateway.limiter.running or now >= self._stops_at
 
     def reload(self) -> None:
         """Read the file again. One that cannot be served is logged, and the last one stays."""

@@ -139,6 +139,28 @@ async def test_a_server_that_is_told_to_stop_lets_runs_end_and_then_closes_them(
         await asyncio.wait_for(behind.requests[0].gone.wait(), 60)
 
 
+async def test_while_it_drains_others_hear_so_and_who_still_runs_gets_an_error_event():
+    script = [*words("One is fine. Two "), "STALL"]
+    async with upstream(script) as behind:
+        async with gateway(behind.url, server=", drain_seconds: 2") as serving:
+            async with httpx.AsyncClient(trust_env=False, base_url=serving.url) as client:
+                asked = {"model": "judged", "messages": ASK, "stream": True}
+                async with client.stream("POST", "/v1/chat/completions", json=asked) as answer:
+                    lines = answer.aiter_lines()
+                    while "One is fine." not in await anext(lines):
+                        pass
+                    serving.server.handle_exit(15, None)
+                    async with httpx.AsyncClient(trust_env=False) as another:
+                        ready = await another.get(f"{serving.url}/readyz")
+                        refused = await another.post(
+                            f"{serving.url}/v1/chat/completions", json={**asked, "stream": False}
+                        )
+                    rest = [line async for line in lines if line.startswith("data: ")]
+    assert (ready.status_code, ready.text) == (503, "draining")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
+    assert json.loads(rest[-1][6:])["error"]["code"] == "draining"
+
+
 async def test_a_client_that_reads_slowly_holds_its_upstream_back_and_nobody_else():
     long = ["One is fine. Two is " + "very " * 2000 + "fine. "] * 4000
     async with upstream(long) as behind, gateway(behind.url) as serving:
