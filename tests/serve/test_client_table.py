@@ -98,3 +98,12 @@ async def test_a_client_shows_what_passed_and_nothing_else(client):
     assert "error" in refused or refused["text"].startswith("One is fine.")
     assert refused.get("text") != GOOD
     assert "error" in said["breaks"] or said["breaks"]["text"] != GOOD
+
+
+def test_the_page_has_a_row_for_each():
+    page = (ROOT / "docs/clients.md").read_text()
+    rows = [
+        line[2:].split(" | ")[0].split(":")[0] for line in page.splitlines() if line[:2] == "| "
+    ]
+    names = {row.replace(" (Python)", "") for row in rows}
+    assert names >= {*CLIENTS, *NODE}
