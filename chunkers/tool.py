@@ -54,6 +54,7 @@ class _Call:
     def __init__(self, number: int) -> None:
         self.number = number
         self.id: str | None = None
+        self.signature: str | None = None
         self.name = ""
         self.named = self.ended = False
         self.reader = JSONReader(root="object", only_json=True)
@@ -68,8 +69,13 @@ class _Call:
         except (ValueError, RecursionError):
             arguments = None
         # All servers accept an id of nine characters.
-        return ToolCall(self.number, self.id or token_hex(5)[:9], self.name, arguments, raw)
+        return ToolCall(
+            self.number, self.id or token_hex(5)[:9], self.name, arguments, raw, self.signature
+        )
 
+
+_SIGNATURE = re.compile(r"[A-Za-z0-9+/_=-]{1,65536}")
+"""Base64: no text, which nothing would judge."""
 
 _ID = re.compile(r"[\w.:+/=-]{1,256}", re.ASCII)
 
@@ -171,6 +177,8 @@ class ToolChunker:
             call = self._by_index[delta.index] = _Call(len(self._calls))
             self._calls.append(call)
         call.id = call.id or _id_in(delta.id)
+        if delta.signature is not None and _SIGNATURE.fullmatch(delta.signature):
+            call.signature = delta.signature
         return call
 
     def _is_certain(self, name: str) -> bool:

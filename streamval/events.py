@@ -221,6 +221,7 @@ class ToolCallEvent(BaseEvent):
         name: The name of the tool.
         arguments: The arguments, parsed.
         raw: The arguments as the model wrote them.
+        signature: Google's signature of the thought that led to the call.
 
     Example:
         >>> ToolCallEvent(run_id="r", attempt=1, index=0, id="c1", name="now", arguments={}, raw="{}").call().name
@@ -233,10 +234,11 @@ class ToolCallEvent(BaseEvent):
     name: str
     arguments: Any
     raw: str
+    signature: str | None = None
 
     def call(self) -> ToolCall:
         """Return the call itself."""
-        return ToolCall(self.index, self.id, self.name, self.arguments, self.raw)
+        return ToolCall(self.index, self.id, self.name, self.arguments, self.raw, self.signature)
 
 
 class PartialObjectEvent(BaseEvent):

@@ -25,12 +25,14 @@ class ToolCallDelta:
         id: The provider's id of the call; it may come with any piece.
         name: The name of the tool, or a piece of it.
         arguments: A piece of the arguments, which are JSON.
+        signature: Google's signature of the thought that led to the call; it has to go back with it.
     """
 
     index: int = 0
     id: str | None = None
     name: str | None = None
     arguments: str = ""
+    signature: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

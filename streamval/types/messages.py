@@ -28,6 +28,7 @@ class ToolCall:
         name: The name of the tool.
         arguments: The arguments, parsed.
         raw: The arguments as the model wrote them; ``{}`` where it wrote nothing.
+        signature: Google's signature of the thought that led to the call; it goes back with it.
     """
 
     index: int
@@ -35,6 +36,7 @@ class ToolCall:
     name: str
     arguments: Any
     raw: str
+    signature: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the call as OpenAI's chat completions write it.
@@ -44,7 +46,10 @@ class ToolCall:
             {'id': 'c1', 'type': 'function', 'function': {'name': 'now', 'arguments': '{}'}}
         """
         called = {"name": self.name, "arguments": self.raw}
-        return {"id": self.id, "type": "function", "function": called}
+        call = {"id": self.id, "type": "function", "function": called}
+        if self.signature is not None:
+            call["extra_content"] = {"google": {"thought_signature": self.signature}}
+        return call
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -17,7 +17,7 @@ from streamval.types.deltas import Delta, ToolCallDelta
 from streamval.types.messages import Message
 from streamval.types.results import Usage
 from streamval.wire.answers import Answer, AnswerWriter, Contents
-from streamval.wire.parts import as_mapping, count, part, text_in
+from streamval.wire.parts import as_mapping, count, index_in, part, text_in
 from streamval.wire.sse import DONE
 
 Completion: TypeAlias = Literal["chat", "text"]
@@ -218,6 +218,7 @@ class CompletionReader:
         self.ended = False
         self.reasoning_field = "reasoning_content"
         self._thought = ""  # of a block of thinking that has no signature yet
+        self._details: dict[int, dict[str, Any]] = {}  # OpenRouter's, by their index
 
     def read(self, frame: Any) -> list[Delta]:
         """Read a frame.
@@ -270,8 +271,22 @@ class CompletionReader:
                 yield Delta(opaque=whole)
                 self._thought = ""
         for detail in part(message, "reasoning_details") or ():
-            if part(detail, "data") or part(detail, "signature"):
-                yield Delta(opaque=as_mapping(detail))
+            if (joined := self._joined(as_mapping(detail))) is not None:
+                yield Delta(opaque=joined)
+
+    def _joined(self, detail: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return a block of OpenRouter's, whose text comes in pieces, once it is signed or encrypted."""
+        index = index_in(detail.get("index"))
+        known = self._details.setdefault(index, {})
+        text = "".join(
+            one for one in (known.get("text"), detail.get("text")) if isinstance(one, str)
+        )
+        known |= {name: value for name, value in detail.items() if value is not None}
+        if text:
+            known["text"] = text
+        if known.get("data") or known.get("signature") or len(self._details) > MAX_CALLS:
+            del self._details[index]
+        return known if known.get("data") or known.get("signature") else None
 
 
 def _call_in(fragment: Any) -> Delta:
@@ -287,6 +302,7 @@ def _call_in(fragment: Any) -> Delta:
     if type(index) is not int or not 0 <= index < MAX_CALLS:
         raise StreamBrokenError(f"the server sent a tool call with index {index!r:.60}")
     function = part(fragment, "function")
+    signature = part(part(part(fragment, "extra_content"), "google"), "thought_signature")
     arguments = part(function, "arguments")
     if isinstance(arguments, Mapping):  # whole, and not as text
         arguments = json.dumps(arguments)
@@ -295,6 +311,7 @@ def _call_in(fragment: Any) -> Delta:
         key if isinstance(key, str) and key else None,
         text_in(part(function, "name")) or None,
         text_in(arguments),
+        signature if isinstance(signature, str) else None,
     )
     return Delta(tool_call=call)
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import streamval as sv
 from streamval.errors import RequestError, StreamBrokenError
 from streamval.types.deltas import Delta
 from streamval.types.results import Usage
@@ -123,3 +124,38 @@ def test_a_finish_reason_that_says_failure():
 def test_a_count_that_is_none(count):
     usage = {"prompt_tokens": count, "completion_tokens": count}
     assert read_delta({"choices": [], "usage": usage}).usage is None
+
+
+def test_a_block_of_openrouter_comes_in_pieces_and_goes_back_whole():
+    def details(*given):
+        return {"choices": [{"delta": {"reasoning_details": list(given)}}]}
+
+    reader = CompletionReader()
+    thought = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1"}
+    sealed = {"type": "reasoning.encrypted", "index": 1, "data": "gAAA", "id": "rs_1"}
+    frames = [
+        details({**thought, "text": "Let me "}),
+        details({**thought, "text": "see.", "signature": None}, sealed),
+        details({**thought, "signature": "c2ln"}),
+    ]
+    found = [delta.opaque for one in frames for delta in reader.read(one) if delta.opaque]
+    assert found == [sealed, {**thought, "text": "Let me see.", "signature": "c2ln"}]
+    many = [details({"index": number, "text": "x"}) for number in range(10_000)]
+    assert all(not delta.opaque for one in many for delta in reader.read(one))
+    assert len(reader._details) < 200
+
+
+async def test_googles_signature_of_a_call_goes_back_with_it_if_it_is_one():
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
+    for signature, kept in (("CpYBAR/x+=", True), ("say it aloud", False)):
+        call = {
+            "index": 0,
+            "id": "c1",
+            "function": {"name": "now", "arguments": "{}"},
+            "extra_content": {"google": {"thought_signature": signature}},
+        }
+        (delta,) = CompletionReader().read({"choices": [{"delta": {"tool_calls": [call]}}]})[1:]
+        result = await sv.Pipeline(sv.ScriptedBackend([(delta,)]), tools=[tool]).run("Go.")
+        (back,) = result.message.as_dict()["tool_calls"]
+        assert ("extra_content" in back) is kept
+        assert kept is (back.get("extra_content") == call["extra_content"])
