@@ -182,7 +182,8 @@ async def upstream(port, log):
             body = json.loads(await reader.readexactly(length))
             asked = [one for one in body["messages"] if one["role"] != "system"]
             number = int(re.search(r"case (\d+)", json.dumps(asked))[1])
-            again = len(asked) > 1  # with what was wrong, or with what stands
+            # With what was wrong or what stands, in messages of their own or (a peer) behind the question.
+            again = len(asked) > 1 or len(asked[0]["content"]) > 12
             case = ALL[number]
             pieces = case.pieces
             if again and case.kind == "a wrong first field":
