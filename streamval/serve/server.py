@@ -13,12 +13,14 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 from urllib.request import ProxyHandler, build_opener
 
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.supervisors.multiprocess import Multiprocess
 
 from streamval.errors import ConfigurationError, UsageError
 from streamval.requirements.by_name import search_here
@@ -85,13 +87,24 @@ def _run_workers(
     os.environ[_FILE] = "" if path is None else str(path)
     with tempfile.TemporaryDirectory(prefix="streamval-") as folder:
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        uvicorn.run(
+        config = uvicorn.Config(
             "streamval.serve.server:worker",
             factory=True,
             workers=workers,
             fd=listening.fileno(),
             **_options(configuration),
         )
+        _Workers(config, sockets=[config.bind_socket()]).run()
+
+
+class _Workers(Multiprocess):
+    """The processes behind the one address."""
+
+    def handle_hup(self) -> None:
+        """Let each worker read the file again. A new process would cut the streams of an old one."""
+        for process in self.processes:
+            if process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
 
 
 def worker() -> Starlette:
@@ -104,7 +117,23 @@ def worker() -> Starlette:
     gateway = Gateway(read_configuration(file or None), shared=True)
     for number in (signal.SIGTERM, signal.SIGINT):
         _drain_at(number, gateway)
+    if hasattr(signal, "SIGHUP"):
+        again = partial(_read_again, gateway, file or None)
+        signal.signal(
+            signal.SIGHUP, lambda *_: asyncio.get_running_loop().call_soon_threadsafe(again)
+        )
     return gateway.app
+
+
+def _read_again(gateway: Gateway, path: str | Path | None) -> None:
+    """Serve what the file says now. One that cannot be served is logged, and the last one stays."""
+    try:
+        gateway.reload(read_configuration(path))
+    except ConfigurationError as error:
+        said = {"error": "the file was not read again", "why": str(error)}
+    else:
+        said = {"reloaded": str(path or "the default configuration")}
+    print(json.dumps(said), file=sys.stderr, flush=True)
 
 
 def _drain_at(number: int, gateway: Gateway) -> None:
@@ -200,14 +229,8 @@ class Server(uvicorn.Server):
         return not self._gateway.limiter.running or now >= self._stops_at
 
     def reload(self) -> None:
-        """Read the file again. One that cannot be served is logged, and the last one stays."""
-        try:
-            self._gateway.reload(read_configuration(self._path))
-        except ConfigurationError as error:
-            said = {"error": "the file was not read again", "why": str(error)}
-        else:
-            said = {"reloaded": str(self._path or "the default configuration")}
-        print(json.dumps(said), file=sys.stderr, flush=True)
+        """Read the file again."""
+        _read_again(self._gateway, self._path)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """Drain; a second Ctrl-C stops at once."""

@@ -236,6 +236,41 @@ async def test_sighup_reads_the_file_again_and_a_wrong_one_changes_nothing(tmp_p
             assert "plain" not in models()
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="there is no SIGHUP here")
+async def test_sighup_loses_no_stream_of_any_worker(tmp_path):
+    gate, port = asyncio.Event(), free_port()
+    script = [*words("One is fine. "), gate, "Two."]
+    async with upstream(lambda *_: script) as behind:
+        path = a_file(tmp_path, behind.url, port, ", drain_seconds: 1")
+        start = started(str(path), "--workers=2", port=port)
+        going = await asyncio.to_thread(start.__enter__)
+        try:
+            address = f"http://127.0.0.1:{port}"
+            async with httpx.AsyncClient(trust_env=False, base_url=address, timeout=60) as client:
+                asked = [
+                    asyncio.ensure_future(client.post("/v1/chat/completions", json=BODY))
+                    for _ in range(6)
+                ]
+                while len(behind.requests) < 6:
+                    await asyncio.sleep(0.01)
+                path.write_text(path.read_text().replace("  plain:", "  renamed:"))
+                going.send_signal(signal.SIGHUP)
+                told = 0
+                while told < 2:  # each worker says so
+                    told += "reloaded" in await asyncio.to_thread(going.stderr.readline)
+                for _ in range(6):
+                    async with httpx.AsyncClient(trust_env=False, base_url=address) as another:
+                        names = (await another.get("/v1/models")).text
+                    assert '"renamed"' in names
+                    assert '"plain"' not in names
+                gate.set()
+                answers = await asyncio.gather(*asked)
+        finally:
+            await asyncio.to_thread(start.__exit__, None, None, None)
+    assert {answer.status_code for answer in answers} == {200}
+    assert all("Two." in answer.text for answer in answers)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 async def test_what_is_served_is_printed_once_a_request_would_be_answered(tmp_path, workers):
     port = free_port()
