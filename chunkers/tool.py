@@ -77,6 +77,14 @@ class _Call:
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_=-]{1,65536}")
 """Base64: no text, which nothing would judge."""
 
+
+def _begins_another(delta: ToolCallDelta, call: _Call) -> bool:
+    if not delta.name or (delta.id and delta.id == call.id):
+        return False
+    is_whole = call.reader.ended_at is not None and delta.arguments.lstrip()[:1] == "{"
+    return is_whole or bool(call.id and delta.id)
+
+
 _ID = re.compile(r"[\w.:+/=-]{1,256}", re.ASCII)
 
 
@@ -167,11 +175,12 @@ class ToolChunker:
     def _call_of(self, delta: ToolCallDelta) -> _Call:
         """Return the call that a piece belongs to.
 
-        Some servers give index 0 to every call: a piece with a name and another id begins a new one. Others give
-        a new id to each piece: the first counts.
+        Some servers give index 0 to every call: a piece with a name and another id begins a new one, and so does
+        one with a name and an object behind a call that is complete. Others give a new id to each piece: the first
+        counts.
         """
         call = self._by_index.get(delta.index)
-        if call is None or (call.id and delta.id and delta.id != call.id and delta.name):
+        if call is None or _begins_another(delta, call):
             if len(self._calls) == MAX_CALLS:
                 raise StreamBrokenError(f"the model sent more than {MAX_CALLS} tool calls")
             call = self._by_index[delta.index] = _Call(len(self._calls))

@@ -40,14 +40,20 @@ class TagReader:
 
     def feed(self, delta: str | Delta) -> Iterable[str | Delta]:
         """Take a delta; return what is certain."""
-        if isinstance(delta, Delta):
-            if not isinstance(delta.text, str) or not delta.text:
-                return [delta]
-            more = replace(delta, text="")
-            return [*self._split(delta.text), *([more] if more != Delta() else [])]
-        return self._split(delta) if isinstance(delta, str) else [delta]
+        if isinstance(delta, str):
+            return self._split(delta)
+        if not isinstance(delta, Delta) or not isinstance(delta.text, str):
+            return [delta]
+        pieces: list[str | Delta] = []
+        if delta.reasoning:  # it precedes the text; what was held back precedes both
+            pieces += [*self.flush(), Delta(reasoning=delta.reasoning)]
+        pieces += self._split(delta.text)
+        if delta.tool_call is not None:
+            pieces += self.flush()
+        more = replace(delta, text="", reasoning="")
+        return [*pieces, more] if more != Delta() else pieces
 
-    def flush(self) -> Iterable[str | Delta]:
+    def flush(self) -> list[str | Delta]:
         """Return the text that might have become a tag."""
         held, self._held = self._held, ""
         return self._piece(held)

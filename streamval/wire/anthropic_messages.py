@@ -61,6 +61,7 @@ class MessagesReader:
         self._calls: dict[int, int] = {}  # by the index of the block
         self._thought: dict[int, dict[str, str]] = {}
         self._prompt: dict[str, int | None] = {}
+        self._has_thought = False
 
     def read(self, event: Any) -> list[Delta]:
         """Read an event.
@@ -96,7 +97,8 @@ class MessagesReader:
             case "thinking":
                 signature = text_in(part(block, "signature"))
                 self._thought[index] = {"thinking": "", "signature": signature}
-                return self._think(index, text_in(part(block, "thinking")))
+                between = [Delta(reasoning="\n\n")] if self._has_thought else []
+                return between + self._think(index, text_in(part(block, "thinking")))
             case "redacted_thinking":
                 data = {"type": "redacted_thinking", "data": part(block, "data")}
                 return [Delta(opaque=data)]
@@ -126,6 +128,7 @@ class MessagesReader:
     def _think(self, index: int, text: str) -> list[Delta]:
         thought = self._thought.setdefault(index, {"thinking": "", "signature": ""})
         thought["thinking"] += text
+        self._has_thought = self._has_thought or bool(text)
         return [Delta(reasoning=text)] if text else []
 
     def _end(self, index: int) -> list[Delta]:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import streamval as sv
 from streamval.backends.tags import TagReader, check_tags
 from streamval.errors import UsageError
+from streamval.types import Delta, ToolCallDelta
 
 TAGS = ("<think>", "</think>")
 
@@ -62,3 +63,18 @@ def test_tags_that_are_none_are_refused(wrong):
     assert check_tags(None) is None
     with pytest.raises(UsageError, match="reasoning_tags must be two strings"):
         check_tags(wrong)
+
+
+def test_what_is_held_back_comes_before_what_follows_it():
+    call = ToolCallDelta(0, "c", "now", "{}")
+    reader = TagReader("<think>", "</think>")
+    given = [
+        "a <",
+        Delta(tool_call=call),
+        "b <th",
+        Delta("c", reasoning="Hm.", finish_reason="stop"),
+    ]
+    assert [piece for one in given for piece in reader.feed(one)] == [
+        *("a ", "<", Delta(tool_call=call), "b ", "<th", Delta(reasoning="Hm."), "c"),
+        Delta(finish_reason="stop"),
+    ]

@@ -110,3 +110,16 @@ def test_half_a_surrogate_pair_is_replaced():
     assert calls(Piece(0, "a", "now\ud800", '{"x": "\ud83d'), Piece(0, arguments='\ude00"}')) == [
         ("a", "now\ufffd", '{"x": "\U0001f600"}')
     ]
+
+
+def test_whole_calls_of_index_0_without_ids_are_calls_of_their_own():
+    def calls(*deltas):
+        chunker = ToolChunker(["now", "weather"])
+        chunks = [*(one for delta in deltas for one in chunker.feed(delta)), *chunker.flush()]
+        return [(one.whole.name, one.whole.raw) for one in chunks if one.part == "end"]
+
+    whole = [Piece(0, None, "weather", '{"city": "Rome"}'), Piece(0, None, "now", "{}")]
+    assert calls(*whole) == [("weather", '{"city": "Rome"}'), ("now", "{}")]
+    # Others send the name with each piece, and an empty piece at the end.
+    pieces = [Piece(0, "c", "now", piece) for piece in ("{", "}", "")]
+    assert calls(*pieces) == [("now", "{}")]
