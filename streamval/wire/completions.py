@@ -118,8 +118,9 @@ def read_request(
     for name, why in NOT_SERVED.items():
         if given.get(name) not in (None, False):
             raise RequestError(why, param=name)
-    if "audio" in (given.get("modalities") or ()):
-        raise RequestError("sound is not served", param="modalities")
+    modalities = given.get("modalities") or []
+    if not isinstance(modalities, list) or "audio" in modalities:
+        raise RequestError("sound is not served: leave it out", param="modalities")
     stream, stream_options = is_streamed(given), given.get("stream_options") or {}
     if not isinstance(stream_options, dict):
         raise RequestError("stream_options must be an object", param="stream_options")
@@ -324,7 +325,16 @@ def read_logprobs(choice: Mapping[str, Any]) -> Iterator[tuple[str, Any, Content
         for token, logprob, top in zip(tokens, known["token_logprobs"], tops, strict=True):
             yield token, logprob, [{"token": t, "logprob": p} for t, p in (top or {}).items()]
     for entry in known.get("content") or ():
-        yield entry["token"], entry["logprob"], list(entry.get("top_logprobs") or ())
+        others = [one for one in entry.get("top_logprobs") or () if _is_logprob(one)]
+        yield entry["token"], entry["logprob"], others
+
+
+def _is_logprob(entry: Any) -> bool:
+    return (
+        isinstance(entry, Mapping)
+        and isinstance(entry.get("token"), str)
+        and isinstance(entry.get("logprob"), (int, float))
+    )
 
 
 def read_usage(reported: Any) -> Usage | None:

@@ -143,6 +143,36 @@ async def test_alternatives_and_annotations_go_on_where_nothing_judges_them(mode
     assert found[0]["url_citation"]["url"] == "https://a.example"
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+async def test_alternatives_and_annotations_that_are_none_are_left_out(path):
+    others = [5, None, {"token": 7, "logprob": 1}, {"token": "x"}, {"token": "Two", "logprob": -2}]
+    known = {"token": "One.", "logprob": -1.0, "top_logprobs": others}
+    script = [
+        frame({"content": "One.", "annotations": [5, "x"]}, logprobs={"content": [known]}),
+        frame({"annotations": {"a": 1}}, "stop"),
+    ]
+    asked = {"model": "plain", "messages": ASK, "prompt": "Hi", "logprobs": 3}
+    async with (
+        upstream(lambda *_: script) as behind,
+        gateway(behind.url) as serving,
+        httpx.AsyncClient(trust_env=False) as client,
+    ):
+        for stream in (True, False):
+            answer = await client.post(f"{serving.url}/v1/{path}", json={**asked, "stream": stream})
+            assert answer.status_code == 200
+            assert "Two" in answer.text
+            assert '"x"' not in answer.text
+
+
+@pytest.mark.parametrize("modalities", [5, "audio", ["text", "audio"], {"audio": 1}])
+async def test_sound_is_refused(modalities):
+    async with upstream([]) as behind, gateway(behind.url) as serving:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            asked = {"model": "plain", "messages": ASK, "modalities": modalities}
+            answer = await client.post(f"{serving.url}/v1/chat/completions", json=asked)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "modalities")
+
+
 async def test_an_annotation_that_breaks_a_rule_is_left_out():
     cited = {
         "type": "url_citation",
