@@ -71,14 +71,13 @@ def chunk(
 
         feed_string: Callable[[Any], list[Chunk]] = feed_text  # most streams are strings alone
 
-        def feed_other(delta: Any) -> list[Chunk]:
-            nonlocal feed_string
-            chunks = feed(delta)
-            feed_string = feed_text if chunker.is_plain else feed_other
-            return chunks
-
         def on_next(delta: Any) -> None:
-            chunks = feed_other(delta) if delta.__class__ is Delta else feed_string(delta)
+            nonlocal feed_string
+            if delta.__class__ is Delta:
+                chunks = feed(delta)
+                feed_string = feed_text if chunker.is_plain else feed
+            else:
+                chunks = feed_string(delta)
             if chunks:
                 emit_all(chunks)
 

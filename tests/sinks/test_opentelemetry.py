@@ -94,7 +94,7 @@ async def test_a_span_a_run_an_attempt_and_a_judgement():
     assert first.attributes["error.type"] == "rejected"
     assert second.status.status_code is trace.StatusCode.UNSET
     assert second.attributes["gen_ai.response.finish_reasons"] == ("stop",)
-    assert run.attributes["gen_ai.usage.input_tokens"] == 7
+    assert run.attributes["gen_ai.usage.input_tokens"] == 2 * 7  # the prompts of both
     assert run.attributes["streamval.outcome"] == "valid"
     assert run.start_time <= first.start_time <= first.end_time <= second.start_time
     assert second.end_time <= run.end_time
@@ -137,7 +137,7 @@ async def test_metrics():
         for point in metrics["gen_ai.client.token.usage"]
     }
     assert tokens["output"].sum == 3 * result.usage.completion_tokens
-    assert tokens["input"].sum == 21
+    assert tokens["input"].sum == 2 * 21
     (runs,) = metrics["streamval.runs"]
     assert (runs.value, runs.attributes["streamval.outcome"]) == (3, "valid")
 
