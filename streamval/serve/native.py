@@ -6,6 +6,7 @@ Others are translated.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,13 +35,13 @@ class NativeRelay(OpenAIRelay):
     ends_itself = True
     kind = ""
 
+    @abstractmethod
     def _new_body(self, request: GenerationRequest, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the body of a translated request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _repeated(self, request: GenerationRequest, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the client's own body, with the messages of a repair, and the options within the file's limits."""
-        raise NotImplementedError
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         options = {**self._defaults_for(request.options), **request.options}

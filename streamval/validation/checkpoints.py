@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ from streamval.chunkers.json import cuts_json, cuts_json_values
 from streamval.requirements.base import Requirement
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
-from streamval.validation.json_prose import JSONProse, ToolProse
+from streamval.validation.json_prose import JSONProse, ToolProse, copied
 
 LaneChunker: TypeAlias = "Chunker | JSONProse | ToolProse"
 """Cuts the chunks of the pipeline for one lane."""
@@ -75,11 +75,6 @@ class Checkpoints:
         """Return the state that a lane resumes from on a channel, if there is one."""
         state = self._start.get(channel, {}).get(lane)
         return None if state is None else state.copied()
-
-
-def copied(chunker: LaneChunker | None) -> LaneChunker | None:
-    """Return an independent copy: deep, unless the chunker has a `__copy__`."""
-    return copy(chunker) if hasattr(type(chunker), "__copy__") else deepcopy(chunker)
 
 
 def fresh(

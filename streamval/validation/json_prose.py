@@ -6,6 +6,7 @@ import json
 import re
 from copy import copy, deepcopy
 from dataclasses import replace
+from typing import TypeVar
 
 from streamval.chunkers.base import Chunker
 from streamval.chunkers.chunking import Chunking, start_chunker
@@ -15,6 +16,8 @@ from streamval.structured.as_read import unescaped
 from streamval.structured.json_events import JSONEvent, OpenString
 from streamval.structured.reader import CERTAIN_AFTER
 from streamval.types.chunks import Chunk
+
+T = TypeVar("T")
 
 
 class _String:
@@ -59,7 +62,7 @@ class _String:
 
     def __copy__(self) -> _String:
         twin: _String = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__, chunker=_copied(self.chunker))
+        twin.__dict__.update(self.__dict__, chunker=copied(self.chunker))
         return twin
 
 
@@ -69,7 +72,8 @@ _UNFINISHED = re.compile(
 )
 
 
-def _copied(chunker: Chunker) -> Chunker:
+def copied(chunker: T) -> T:
+    """Return an independent copy: deep, unless the chunker has a `__copy__`."""
     return copy(chunker) if hasattr(type(chunker), "__copy__") else deepcopy(chunker)
 
 
@@ -165,7 +169,7 @@ class JSONProse:
     def __copy__(self) -> JSONProse:
         twin: JSONProse = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._around = _copied(self._around)
+        twin._around = copied(self._around)
         twin._pending, twin._string = self._pending.copy(), copy(self._string)
         return twin
 

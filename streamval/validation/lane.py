@@ -44,8 +44,8 @@ from streamval.requirements.chunk_rule import ChunkRule
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk, CutChunk
 from streamval.types.results import UNKNOWN, PartialValidationResult
-from streamval.validation.checkpoints import LaneChunker, LaneState, copied, fresh
-from streamval.validation.json_prose import JSONProse, ToolProse
+from streamval.validation.checkpoints import LaneChunker, LaneState, fresh
+from streamval.validation.json_prose import JSONProse, ToolProse, copied
 from streamval.validation.options import FanOptions
 from streamval.validation.verdicts import Row
 
@@ -360,13 +360,7 @@ class Lane:
             pieces = [_joined(kept, chunk)] if goes_on else [kept, *pieces]
             self._last_word = None
         if type(chunk) is CutChunk and chunk.text:
-            last = pieces.pop()
-            at = max(last.text.rfind(space) for space in " \n\t") + 1
-            if before := last.text[:at].rstrip():
-                pieces.append(replace(last, text=before, end=last.start + len(before)))
-            self._last_word = replace(
-                last, text=last.text[at:], start=last.start + at, separator=""
-            )
+            self._last_word = pieces.pop()
         return pieces
 
     def _note(self, judgement: Judgement, outcome: Outcome) -> bool:
