@@ -32,6 +32,9 @@ from streamval.serve.gateway import Gateway
 BACKLOG = 2048
 """Connections that wait to be accepted."""
 
+HEALTHCHECK_SECONDS = 30
+"""Seconds after which a worker that gives no sign of life is replaced. A busy machine takes long to start one."""
+
 _FILE = "STREAMVAL_SERVE_FILE"
 """The environment variable that names the file for workers."""
 
@@ -78,7 +81,7 @@ def serve(path: str | Path | None = None, *, workers: int = 1, port: int | None 
 def _say_when_ready(address: str, started: dict[str, Any]) -> None:
     """Print what is served as soon as a request would be answered: the embedded model takes seconds to load."""
     with suppress(OSError), build_opener(ProxyHandler({})).open(f"{address}/readyz"):
-        print(json.dumps(started), file=sys.stderr, flush=True)
+        _say(started)
 
 
 def _run_workers(
@@ -92,6 +95,7 @@ def _run_workers(
             factory=True,
             workers=workers,
             fd=listening.fileno(),
+            timeout_worker_healthcheck=HEALTHCHECK_SECONDS,
             **_options(configuration),
         )
         _Workers(config, sockets=[config.bind_socket()]).run()
@@ -100,11 +104,37 @@ def _run_workers(
 class _Workers(Multiprocess):
     """The processes behind the one address."""
 
+    def init_processes(self) -> None:
+        """Start all workers."""
+        with _sighup_waits():
+            super().init_processes()
+
+    def keep_subprocess_alive(self) -> None:
+        """Start a worker anew where one has died."""
+        with _sighup_waits():
+            super().keep_subprocess_alive()
+
     def handle_hup(self) -> None:
         """Let each worker read the file again. A new process would cut the streams of an old one."""
         for process in self.processes:
             if process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
+
+
+@contextmanager
+def _sighup_waits() -> Iterator[None]:
+    """Block SIGHUP inside the block, and in processes that start there until they unblock it.
+
+    A signal would end a worker that has not installed its handler yet.
+    """
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def worker() -> Starlette:
@@ -122,6 +152,7 @@ def worker() -> Starlette:
         signal.signal(
             signal.SIGHUP, lambda *_: asyncio.get_running_loop().call_soon_threadsafe(again)
         )
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # see `_sighup_waits`
     return gateway.app
 
 
@@ -133,7 +164,16 @@ def _read_again(gateway: Gateway, path: str | Path | None) -> None:
         said = {"error": "the file was not read again", "why": str(error)}
     else:
         said = {"reloaded": str(path or "the default configuration")}
-    print(json.dumps(said), file=sys.stderr, flush=True)
+    _say(said)
+
+
+def _say(said: dict[str, Any]) -> None:
+    """Write a line of JSON to stderr in one piece: `print` writes two where Python does not buffer.
+
+    The lines of two workers would be joined.
+    """
+    sys.stderr.write(f"{json.dumps(said)}\n")
+    sys.stderr.flush()
 
 
 def _drain_at(number: int, gateway: Gateway) -> None:
