@@ -54,7 +54,7 @@ def from_async_iterable(
     *,
     read: Callable[[Any], T | None] | None = None,
     stall_timeout: float | None = None,
-    on_closed: Callable[[], None] | None = None,
+    on_closed: Callable[[BaseException | None], None] | None = None,
 ) -> Observable[T]:
     """Return the items of an async iterable as a cold observable.
 
@@ -69,7 +69,7 @@ def from_async_iterable(
         stall_timeout: Seconds without an item before the observable fails. Time during which
             something downstream has paused the gate does not count. `None` for never.
         on_closed: Called once the iterator is closed, whatever ended it, and before the observable
-            ends.
+            ends (a stall ends it first); with the exception that the source itself raised, or the stall.
 
     Returns:
         An observable. An exception of the source arrives at `on_error` as it is. So does an

@@ -153,9 +153,13 @@ class BackendError(StreamvalError):
     Attributes:
         answer: What the server answered in place of a stream, where the gateway may pass it on: the status, the error
             in OpenAI's form, and headers. It was not judged.
+        may_resume: Whether the same request may succeed a moment later, so that a `Repair` resumes the stream.
+        retry_after: Seconds after which a request may be sent again, if the provider says so.
     """
 
     answer: tuple[int, dict[str, Any], dict[str, str]] | None = None
+    may_resume: bool = False
+    retry_after: float | None = None
 
 
 class AuthenticationError(BackendError):
@@ -167,13 +171,9 @@ class UnknownModelError(BackendError):
 
 
 class RateLimitError(BackendError):
-    """The provider asks for fewer requests (HTTP 429).
+    """The provider asks for fewer requests (HTTP 429)."""
 
-    Attributes:
-        retry_after: Seconds after which a request may be sent again, if the provider says so.
-    """
-
-    retry_after: float | None = None
+    may_resume = True
 
 
 class RefusedRequestError(BackendError):
@@ -183,13 +183,19 @@ class RefusedRequestError(BackendError):
 class ConnectionFailedError(BackendError):
     """The provider's address does not answer."""
 
+    may_resume = True
+
 
 class StreamBrokenError(BackendError):
     """The stream ended before the model had finished."""
 
+    may_resume = True
+
 
 class StallError(BackendError, TimeoutError):
     """No delta arrived for `stall_timeout` seconds."""
+
+    may_resume = True
 
 
 class DeltaTypeError(BackendError, TypeError):

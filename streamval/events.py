@@ -297,9 +297,10 @@ class RetryEvent(BaseEvent):
         reason: Why the last one was rejected.
         failures: Every requirement that failed, with its reason.
         mode: `"continue"` from the last good chunk, `"ask"` where the model was asked in words to continue
-            from there, or `"restart"`.
+            from there, `"restart"`, or `"resume"` where the stream broke off: calls of tools stand then.
         keep_chunks: How many delivered chunks of text still stand; a UI discards the rest, and all calls of tools.
         keep_reasoning: The same for chunks of reasoning.
+        model: The model that is asked next, of a pipeline with several backends.
         closed_at: When the backend of the last attempt was closed, in Unix seconds; `None` where it
             was never opened.
 
@@ -311,9 +312,10 @@ class RetryEvent(BaseEvent):
     type: Literal["retry"] = "retry"
     reason: str
     failures: tuple[Failure, ...]
-    mode: Literal["continue", "restart", "ask"]
+    mode: Literal["continue", "restart", "ask", "resume"]
     keep_chunks: int
     keep_reasoning: int = 0
+    model: str | None = None
     closed_at: float | None = None
 
 

@@ -9,6 +9,7 @@ import gc
 import pytest
 
 import streamval as sv
+from tests.support.breaking import Breaking
 from tests.support.sources import Judge, Spoken, fails_on
 
 SENTENCES = ["One is. ", "Two is. ", "Three is. "]
@@ -50,6 +51,11 @@ async def repair():
     assert len((await pipeline.run("go")).attempts) == 2
 
 
+async def resumed():
+    backend = Breaking(SENTENCES, [2])
+    assert len((await sv.Pipeline(backend, retry=sv.Repair()).run("go")).attempts) == 2
+
+
 async def left_early():
     async with sv.Pipeline(Spoken(*SENTENCES, 100)).start("go") as run:
         async for _ in run:
@@ -84,7 +90,8 @@ def no_collector():
 
 
 @pytest.mark.parametrize(
-    "use", [natural_end, events, chunks, failure, repair, left_early, slow_subscriber, operators]
+    "use",
+    [natural_end, events, chunks, failure, repair, resumed, left_early, slow_subscriber, operators],
 )
 def test_nothing_of_a_run_is_left_to_the_collector(no_collector, use):
     async def main():

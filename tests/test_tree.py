@@ -29,6 +29,8 @@ ACROSS = {  # what is about no single module
     "operators/test_by_hand",
     "pipeline/test_channels",
     "pipeline/test_events",
+    "pipeline/test_resumed",
+    "serve/test_resumed",
     "serve/test_clients",
     "serve/test_protocols",
 }

@@ -38,7 +38,8 @@ class Pump:
         receiver: Where the items go.
         scope: Owns the task.
         stall_timeout: Seconds without an item before the receiver gets an error, or `None`.
-        on_closed: Called once the iterator is closed, whatever ended it.
+        on_closed: Called once the iterator is closed, whatever ended it, with the exception that the source itself
+            raised, or the stall.
     """
 
     task: asyncio.Task[None]
@@ -50,7 +51,7 @@ class Pump:
         receiver: Receiver,
         scope: Scope,
         stall_timeout: float | None,
-        on_closed: Callable[[], None] | None = None,
+        on_closed: Callable[[BaseException | None], None] | None = None,
     ) -> None:
         self._on_closed = on_closed
         self._source = source
@@ -62,6 +63,7 @@ class Pump:
         self._begun = False
         self._stopped = False
         self._stalled = False
+        self._broken: BaseException | None = None  # of the source
         self._pushing = False
         self._failure: BaseException | None = None
         self._quiet = False
@@ -98,17 +100,17 @@ class Pump:
         except asyncio.CancelledError:
             if self._scope.has_cancelled(self.task):
                 return  # a task that ends by an exception keeps its traceback, and so this pump
-            self._failure = self._failure or cancelled_from_inside()
+            self._failure = self._broken = self._failure or cancelled_from_inside()
         except BaseException as error:  # errors of the source go to the receiver
             if self._stopped or self._stalled or self._failure is not None:
                 report("A source raised while it was being closed", error)
             else:
-                self._failure = error
+                self._failure = self._broken = error
         finally:
             if self._timer is not None:
                 self._timer.cancel()
             if self._on_closed is not None:
-                self._on_closed()
+                self._on_closed(self._broken)
         self._report_end()
 
     def _report_end(self) -> None:
@@ -162,7 +164,8 @@ class Pump:
                 f"no delta for {timeout:g} seconds; the backend hangs, or needs a longer "
                 "stall_timeout"
             )
-            self._receiver.on_error(StallError(message))
+            self._broken = StallError(message)
+            self._receiver.on_error(self._broken)
             self._scope.cancel(self.task)
         else:
             self._quiet_steps += 1

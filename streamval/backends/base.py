@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ from aiostream import streamcontext
 from reactivex import Observable
 
 from streamval import bridge
+from streamval.aio.breaker import Breaker
 from streamval.backends.generation import Generation
 from streamval.backends.options import endpoint_options, stall_timeout_of
 from streamval.backends.secrets import masked
@@ -41,13 +43,14 @@ class GenerationRequest:
         messages: The conversation.
         prefix: Text that the output begins with; the backend generates only the continuation. `None` to
             generate the whole output.
-        reasoning_prefix: Reasoning that is over: the model goes on with its answer. `None` to let it reason. Only
+        reasoning_prefix: Reasoning that was written: the model goes on with its answer. `None` to let it reason. Only
             a backend with `reasoning_tags` that can continue a prefix gets one, as a part of `prefix`.
         tools: The tools that the model may call, as OpenAI's chat completions write them.
         tool_choice: Whether it has to call one, in the same form; `None` to leave it to the model.
         format: A pydantic model that the output should be an instance of, or `None`.
         options: `temperature`, `seed`, `max_tokens` and other options of the backend.
         attempt: From 1.
+        reasoning_ends: Whether the reasoning of `reasoning_prefix` is over. If not, the model goes on with it.
     """
 
     messages: tuple[Message, ...]
@@ -58,6 +61,7 @@ class GenerationRequest:
     format: Any = None
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     attempt: int = 1
+    reasoning_ends: bool = True
 
     def __repr__(self) -> str:  # with the keys in the options masked
         return (
@@ -142,6 +146,11 @@ class Backend(ABC):
             BackendError: If it cannot generate, or stops halfway.
         """
 
+    @cached_property
+    def breaker(self) -> Breaker:
+        """When it may be asked again after a failure, for all runs of pipelines with several backends."""
+        return Breaker()
+
     @property
     def continues_reasoning(self) -> bool:
         """Whether it can go on after reasoning that is over: it continues a prefix, and the tags are known."""
@@ -156,11 +165,17 @@ class Backend(ABC):
     async def _tagged(
         self, request: GenerationRequest, tags: tuple[str, str]
     ) -> AsyncGenerator[str | Delta]:
-        after_thought = request.reasoning_prefix is not None
-        reader = TagReader(*tags, within_text=bool(request.prefix), after_thought=after_thought)
-        if request.reasoning_prefix is not None:
-            thought = f"{tags[0]}{request.reasoning_prefix}{tags[1]}\n\n{request.prefix or ''}"
-            request = replace(request, prefix=thought, reasoning_prefix=None)
+        thought = request.reasoning_prefix
+        reader = TagReader(
+            *tags,
+            within_text=bool(request.prefix),
+            after_thought=thought is not None and request.reasoning_ends,
+            within_thought=thought is not None and not request.reasoning_ends,
+        )
+        if thought is not None:
+            ending = f"{tags[1]}\n\n{request.prefix or ''}" if request.reasoning_ends else ""
+            prefix = f"{tags[0]}{thought}{ending}"
+            request = replace(request, prefix=prefix, reasoning_prefix=None)
         async with streamcontext(self.stream(request)) as deltas:
             async for delta in deltas:
                 for piece in reader.feed(delta):

@@ -20,7 +20,7 @@ from streamval.errors import (
     StreamBrokenError,
     UnknownModelError,
 )
-from streamval.wire.errors import error_class, retry_after
+from streamval.wire.errors import error_class, server_error
 from streamval.wire.sse import MEDIA_TYPE
 
 SHOWN = 300
@@ -70,16 +70,15 @@ def provider_error(
 
     lines = without_secrets(str(error), request.options, *secrets).strip().splitlines()
     reason = lines[0][:SHOWN] if lines else type(error).__name__
-    kind = error_class(getattr(error, "status_code", None))
+    status = getattr(error, "status_code", None)
+    kind = error_class(status)
+    headers = getattr(getattr(error, "response", None), "headers", {})
     causes = list(_causes(error))
     if not answered and any(type(one) is openai.OpenAIError for one in causes):
         kind = AuthenticationError  # the client was not made, as it has no credentials
     if kind is RateLimitError or isinstance(error, openai.RateLimitError):
-        busy = RateLimitError(
-            f"{model} asks for fewer requests; wait, lower task_limit, or pass max_retries=: {reason}"
-        )
-        busy.retry_after = retry_after(getattr(getattr(error, "response", None), "headers", {}))
-        return busy
+        busy = "asks for fewer requests; wait, lower task_limit, or pass max_retries="
+        return server_error(429, f"{model} {busy}: {reason}", headers)
     if kind is AuthenticationError and not started:
         if not os.environ.get(key_from) and not secrets_in(request.options, *secrets):
             return no_key(model, key_from)
@@ -93,7 +92,7 @@ def provider_error(
     elif not answered and any(isinstance(one, openai.APIConnectionError) for one in causes):
         kind, problem = ConnectionFailedError, "does not answer; check the network and api_base"
     else:
-        problem = "failed"
+        return server_error(status or 0, f"{model} failed: {reason}", headers)
     return kind(f"{model} {problem}: {reason}")
 
 

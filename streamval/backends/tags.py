@@ -22,6 +22,7 @@ class TagReader:
         closing: The tag behind it.
         within_text: Whether the text goes on after some that was written before.
         after_thought: Whether the reasoning is over, as the answer to it is asked for.
+        within_thought: Whether it goes on with reasoning that was written before.
 
     Example:
         >>> reader = TagReader("<think>", "</think>")
@@ -31,12 +32,21 @@ class TagReader:
     """
 
     def __init__(
-        self, opening: str, closing: str, *, within_text: bool = False, after_thought: bool = False
+        self,
+        opening: str,
+        closing: str,
+        *,
+        within_text: bool = False,
+        after_thought: bool = False,
+        within_thought: bool = False,
     ) -> None:
         self._tags = opening, closing
-        self._inside = not opening and not within_text and not after_thought
+        fresh = not (within_text or after_thought or within_thought)
+        self._inside = within_thought or (fresh and not opening)
         self._held = ""
-        self._trims = not within_text  # whether white space at the beginning is left out
+        self._trims = not (
+            within_text or within_thought
+        )  # whether white space at the beginning is left out
 
     def feed(self, delta: str | Delta) -> Iterable[str | Delta]:
         """Take a delta; return what is certain."""

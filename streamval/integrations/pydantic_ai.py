@@ -294,7 +294,7 @@ class _JudgedStream(StreamedResponse):
                         f"text that was streamed no longer stands: {event.reason}"
                     )
                 case RetryEvent():
-                    calls.clear()
+                    calls = calls if event.mode == "resume" else []
                     if (
                         self._has_thought and not event.keep_reasoning
                     ):  # it thinks anew, in its place

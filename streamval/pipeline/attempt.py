@@ -39,7 +39,7 @@ from streamval.operators.validate import validate
 from streamval.pipeline.delivered import Delivered
 from streamval.pipeline.delta_reader import DeltaReader
 from streamval.pipeline.emitter import Emitter
-from streamval.pipeline.seam import mend_seam
+from streamval.pipeline.seam import mend_seam, skip_blank, split_word
 from streamval.pipeline.settings import Settings
 from streamval.pipeline.written import RecordedChunker, Written, recorded
 from streamval.requirements.schema import MatchesSchema
@@ -64,6 +64,7 @@ class Attempt:
 
     Args:
         settings: The settings of the pipeline.
+        backend: The backend that generates.
         request: The request to the backend.
         emitter: Publishes events.
         index: Index of the first chunk, where the attempt continues an earlier one.
@@ -82,11 +83,14 @@ class Attempt:
         may_continue: After a failure, whether a repair may continue from the last released chunk.
         failed_on: The channel of the chunk that failed; `None` where no chunk did.
         closed_at: When the backend was closed, in Unix seconds; `None` before that.
+        broken: The exception with which the backend broke off.
+        error: The same in words, once the stream is resumed.
     """
 
     def __init__(
         self,
         settings: Settings,
+        backend: Backend,
         request: GenerationRequest,
         emitter: Emitter,
         *,
@@ -100,9 +104,7 @@ class Attempt:
         wants_reasoning = "reasoning" in settings.delivered or any(
             "reasoning" in (one.listens or ()) for one in settings.requirements
         )
-        self.reader = DeltaReader(
-            settings.backend.model, type(settings.nothing), reasoning=wants_reasoning
-        )
+        self.reader = DeltaReader(backend.model, type(settings.nothing), reasoning=wants_reasoning)
         counts = checkpoints is not None
         self.written = Written(request.prefix or settings.nothing, index, counts=counts)
         self.reasoning = Written(request.reasoning_prefix or "", reasoning_index, counts=counts)
@@ -113,7 +115,10 @@ class Attempt:
         self.ended_naturally = False
         self.may_continue = False
         self.closed_at: float | None = None
+        self.broken: BaseException | None = None
+        self.error: str | None = None
         self._settings = settings
+        self._backend = backend
         self._emitter: Emitter | None = emitter
         self._checkpoints = checkpoints
         self._delivered = delivered
@@ -123,21 +128,19 @@ class Attempt:
     def chunks(self) -> Observable[Chunk]:
         """Return the whole chain, from the backend's deltas to the chunks that may be delivered."""
         settings, request, written = self._settings, self.request, self.written
+        backend, sent, operators = self._backend, *self._sent()
         index, start = written.next_index, written.released_to
         ctx = Context(request.messages)
-        judge = settings.validation_backend or settings.backend.for_judges(request.options)
-        sent = settings.retry.asked(request) if settings.retry else request
+        judge = settings.validation_backend or backend.for_judges(request.options)
         deltas: Observable[Any] = bridge.from_async_iterable(
-            lambda: settings.backend.deltas(sent),
+            lambda: backend.deltas(sent),
             read=self.reader.read,
             stall_timeout=settings.stall_timeout,
             on_closed=self._on_closed,
         )
         if settings.emit_tokens:
             deltas = deltas.pipe(tap(self._emit_token))
-        operators: list[Any] = list(settings.delta_operators)
-        if request.prefix and sent.prefix is None:  # a model that was asked in words to continue
-            operators.insert(0, mend_seam(request.prefix))
+        operators += settings.delta_operators
         if operators:
             deltas = deltas.pipe(on_text(*operators))
         reasoning = (self.reasoning.next_index, self.reasoning.released_to)
@@ -172,6 +175,19 @@ class Attempt:
             released = released.pipe(tap(self._on_released), tap(self._checkpoints.released))
         return released
 
+    def _sent(self) -> tuple[GenerationRequest, list[Any]]:
+        """Return the request for the backend, and the operators that join its continuation to the kept text."""
+        request, retry = self.request, self._settings.retry
+        if retry is None or not isinstance(request.prefix, str):
+            return request, []
+        kept = request.prefix
+        if retry.mode == "ask" or not self._backend.supports_prefix:
+            whole, _ = split_word(kept)
+            return retry.asked(replace(request, prefix=whole)), [mend_seam(kept), skip_blank(kept)]
+        if kept == kept.rstrip():
+            return request, []
+        return replace(request, prefix=kept.rstrip()), [skip_blank(kept)]
+
     @property
     def schema_requirement(self) -> MatchesSchema | None:
         """The clone that judges by the pipeline's `format`, the last one; `None` without a format."""
@@ -183,6 +199,16 @@ class Attempt:
     def refused(self) -> bool:
         """Whether it failed because the model refused, or its provider's filter cut it off."""
         return self.ended_naturally and self.reader.known.finish_reason in REFUSED
+
+    @property
+    def has_released(self) -> bool:
+        """Whether something of it was delivered, beside the text that it continues."""
+        kept, thought = self.request.prefix, self.request.reasoning_prefix
+        return (
+            self.written.released_to > len(kept or "")
+            or self.reasoning.released_to > len(thought or "")
+            or bool(self.calls)
+        )
 
     @property
     def opaque(self) -> list[tuple[Mapping[str, Any], int]]:
@@ -250,8 +276,8 @@ class Attempt:
         elif chunk.channel == "reasoning":
             self.reasoning.release(chunk)
 
-    def _on_closed(self) -> None:
-        self.closed_at = time.time()
+    def _on_closed(self, error: BaseException | None) -> None:
+        self.closed_at, self.broken = time.time(), error
 
     def _on_start(self, clones: Clones) -> None:
         self._clones = clones

@@ -63,6 +63,11 @@ class Ledger:
         return total
 
     @property
+    def resumed(self) -> int:
+        """How many attempts broke off, and were resumed."""
+        return sum(entry.attempt.error is not None for entry in self._entries)
+
+    @property
     def schema_requirement(self) -> MatchesSchema | None:
         """The clone that judged the last attempt by a schema, if there is one."""
         return self._entries[-1].attempt.schema_requirement if self._entries else None
@@ -128,7 +133,7 @@ class _Entry:
     def usage(self, *, success: bool) -> Usage:
         """Return its tokens, with the number of those that do not stand."""
         usage = self.attempt.reader.usage
-        if success and not self.attempt.failures:
+        if success and not self.attempt.failures and self.attempt.error is None:
             return usage
         standing = 0 if self.discarded else self.attempt.written.released_tokens
         standing += self.attempt.reasoning.released_tokens if self.kept_reasoning else 0
@@ -148,6 +153,8 @@ class _Entry:
             kept=self.kept,
             reasoning=attempt.reasoning.text,
             tool_calls=tuple(attempt.calls),
+            error=attempt.error,
+            model=attempt.reader.known.model,
         )
 
 

@@ -24,6 +24,7 @@ from reactivex import Observable
 
 from streamval import bridge
 from streamval.aio.blocking import wait_for
+from streamval.aio.one_loop import OneLoop
 from streamval.backends.base import Backend, GenerationRequest, Prompt, as_messages
 from streamval.backends.default import as_backend
 from streamval.backends.options import STALL_TIMEOUT, stall_timeout_of
@@ -31,7 +32,6 @@ from streamval.chunkers.chunking import Chunking, check_chunking, takes_audio
 from streamval.chunkers.json import JSONChunker, JSONDeltaChunker
 from streamval.errors import UsageError
 from streamval.events import Event
-from streamval.pipeline.one_loop import OneLoop
 from streamval.pipeline.repair import Repair
 from streamval.pipeline.run import Run
 from streamval.pipeline.settings import Settings
@@ -66,7 +66,8 @@ class Pipeline(Generic[T]):
 
     Args:
         backend: A `Backend`, or a LiteLLM model name. `None` for `$STREAMVAL_MODEL`,
-            else the embedded model (`LocalBackend`).
+            else the embedded model (`LocalBackend`). Of a list of them, the next one takes over where one refuses
+            to start or breaks off (see `Repair.resume`), and all judges ask the one that generates.
         requirements: `Requirement` objects, and plain strings for a model to judge.
         chunking: How the stream is cut; see `streamval.operators.chunk`.
         retry: The repair after a failure. `None` for one attempt.
@@ -114,7 +115,7 @@ class Pipeline(Generic[T]):
 
     def __init__(
         self,
-        backend: Backend | str | None = None,
+        backend: Backend | str | Sequence[Backend | str] | None = None,
         *,
         requirements: Sequence[Requirement | str] | None = None,
         chunking: Chunking = "sentence",
@@ -131,9 +132,7 @@ class Pipeline(Generic[T]):
         tools: Sequence[ToolLike] | None = None,
         reasoning: Literal["deliver", "drop"] = "deliver",
     ) -> None:
-        _check(retry, max_pending_chunks, stall_timeout)
-        if reasoning not in ("deliver", "drop"):
-            raise UsageError(f"reasoning must be 'deliver' or 'drop', not {reasoning!r}")
+        _check(retry, max_pending_chunks, stall_timeout, reasoning)
         offered = as_tools(tools)
         if retry is not None and retry.requirements is not None:
             requirements = retry.requirements
@@ -148,10 +147,13 @@ class Pipeline(Generic[T]):
         for judge in judges:
             if judge.judges not in (None, type(nothing)):
                 raise _of_the_other_kind(judge)
-        speaker = as_backend(backend)
-        speaker.check_options(stall_timeout_of(options or {})[1])
+        speakers = _as_backends(backend)
+        for speaker in speakers:
+            speaker.check_options(stall_timeout_of(options or {})[1])
+        if len(speakers) > 1 and retry is None:
+            retry = Repair(loop_budget=1)  # the next backend takes over
         self._settings = Settings(
-            backend=speaker,
+            backends=speakers,
             validation_backend=(
                 None if validation_backend is None else as_backend(validation_backend)
             ),
@@ -170,9 +172,10 @@ class Pipeline(Generic[T]):
             delta_operators=_operators("delta_operators", delta_operators),
             chunk_operators=_operators("chunk_operators", chunk_operators),
         )
-        if retry is not None and retry.mode == "continue" and not speaker.supports_prefix:
+        cannot = [one for one in speakers if not one.supports_prefix]
+        if retry is not None and retry.mode == "continue" and cannot:
             raise UsageError(
-                f"{speaker!r} cannot continue a prefix; use Repair(mode='ask') to ask it in words, "
+                f"{cannot[0]!r} cannot continue a prefix; use Repair(mode='ask') to ask it in words, "
                 "mode='restart', or leave the mode out to continue only where the backend can"
             )
         if retry is not None and retry.mode == "ask" and nothing == b"":
@@ -183,7 +186,7 @@ class Pipeline(Generic[T]):
 
     @property
     def backend(self) -> Backend:
-        """The backend that generates."""
+        """The backend that generates; the first of several."""
         return self._settings.backend
 
     @property
@@ -201,7 +204,12 @@ class Pipeline(Generic[T]):
         """The repair; `None` for one attempt."""
         return self._settings.retry
 
-    def with_backend(self, backend: Backend | str) -> Pipeline[T]:
+    @property
+    def backends(self) -> tuple[Backend, ...]:
+        """The backends that generate, in the order in which they are asked."""
+        return self._settings.backends
+
+    def with_backend(self, backend: Backend | str | Sequence[Backend | str]) -> Pipeline[T]:
         """Return the same pipeline before another backend.
 
         Example:
@@ -210,7 +218,7 @@ class Pipeline(Generic[T]):
             >>> one.with_backend(ScriptedBackend("Two.")).run_sync("Count.").text
             'Two.'
         """
-        return self._with(backend=as_backend(backend))
+        return self._with(backends=_as_backends(backend))
 
     def with_format(self, format: Format[T]) -> Pipeline[T]:
         """Return the same pipeline for another format, in place of its own, if it has one.
@@ -295,7 +303,8 @@ class Pipeline(Generic[T]):
             request = replace(request, format=settings.schema.type)
         if settings.tools:
             request = replace(request, tools=tuple(tool.written for tool in settings.tools))
-        settings.backend.check_request(request)
+        for backend in settings.backends:
+            backend.check_request(request)
         return Run(settings, request, self._loop)
 
     async def run(self, prompt: Prompt, **options: Any) -> StreamResult[T]:
@@ -433,6 +442,14 @@ def _further(before: Progress, result: StreamResult[Any] | Exception, seconds: f
     )
 
 
+def _as_backends(given: Backend | str | Sequence[Backend | str] | None) -> tuple[Backend, ...]:
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        if not given:
+            raise UsageError("a list of backends needs at least one")
+        return tuple(as_backend(one) for one in given)
+    return (as_backend(given),)
+
+
 def _of_the_other_kind(requirement: Requirement) -> UsageError:
     kinds = ("text", "sound") if requirement.judges is str else ("sound", "text")
     return UsageError(
@@ -457,7 +474,11 @@ def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(given)
 
 
-def _check(retry: object, max_pending_chunks: object, stall_timeout: float | None) -> None:
+def _check(
+    retry: object, max_pending_chunks: object, stall_timeout: float | None, reasoning: object
+) -> None:
+    if reasoning not in ("deliver", "drop"):
+        raise UsageError(f"reasoning must be 'deliver' or 'drop', not {reasoning!r}")
     if retry is not None and not isinstance(retry, Repair):
         raise UsageError(
             f"retry must be a Repair or None, not {retry!r}; write Repair(loop_budget=…)"

@@ -54,6 +54,9 @@ class Repair:
             to the model as messages of their own.
         requirements: Replace the requirements of the pipeline or instruction.
         refusals: Whether to try again where the model refused to answer, or its provider's filter cut it off.
+        resume: How often a stream that broke off is resumed: a reset connection, a stall, a 429 or a 5xx. What was
+            delivered stands; the backend continues from there, or is asked to. Such attempts are not counted by
+            `loop_budget`. Of a pipeline with several backends, each is tried before anything is delivered.
 
     Raises:
         UsageError: If an argument cannot work.
@@ -68,8 +71,11 @@ class Repair:
     template: Template | None = None
     requirements: Sequence[Requirement | str] | None = field(default=None, kw_only=True)
     refusals: bool = field(default=False, kw_only=True)
+    resume: int = field(default=2, kw_only=True)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.resume, int) or self.resume < 0:
+            raise UsageError(f"resume counts attempts and must be at least 0, not {self.resume!r}")
         if not isinstance(self.loop_budget, int) or self.loop_budget < 1:
             raise UsageError(
                 f"loop_budget counts attempts in all and must be at least 1, not {self.loop_budget!r}"
@@ -90,8 +96,8 @@ class Repair:
         return self.mode == "ask" or (supports_prefix and self.mode != "restart")
 
     def asked(self, request: GenerationRequest) -> GenerationRequest:
-        """Return the request for the backend: in the mode `"ask"`, with its prefix as a turn."""
-        if self.mode != "ask" or request.prefix is None:
+        """Return a request with its prefix as a turn, for a backend that is asked in words to go on from there."""
+        if request.prefix is None:
             return request
         last_words = request.prefix[-LAST_WORDS:].strip()
         return replace(
@@ -208,6 +214,17 @@ def _changed(options: Mapping[str, Any], attempt: int, kept_tokens: int) -> dict
         changed["seed"] += attempt - 1
     if changed.get("temperature") == 0:
         changed["temperature"] = RAISED_TEMPERATURE
+    return lowered(changed, kept_tokens)
+
+
+def lowered(options: Mapping[str, Any], kept_tokens: int) -> dict[str, Any]:
+    """Return options whose limit of tokens is lowered by those that are kept.
+
+    Example:
+        >>> lowered({"max_tokens": 100, "seed": 1}, 40)
+        {'max_tokens': 60, 'seed': 1}
+    """
+    changed = dict(options)
     for limit in ("max_tokens", "max_completion_tokens"):
         if isinstance(changed.get(limit), int):
             changed[limit] = max(changed[limit] - kept_tokens, 1)

@@ -17,24 +17,22 @@ from reactivex.disposable import CompositeDisposable, Disposable
 from streamval import bridge
 from streamval.aio.gate import Gate
 from streamval.aio.on_loop import OnLoop, is_awaited
+from streamval.aio.one_loop import OneLoop
 from streamval.aio.scope import scope
 from streamval.aio.tasks import loop_or_none, report, running_loop
-from streamval.backends.base import GenerationRequest
-from streamval.backends.secrets import without_secrets
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.chunkers.chunking import describe_chunking
 from streamval.errors import RunError
 from streamval.events import ChunkEvent, CompletedEvent, ErrorEvent, Event, StartedEvent
 from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.instrument import instruments
-from streamval.pipeline.one_loop import OneLoop
 from streamval.pipeline.settings import Settings
 from streamval.pipeline.subscribers import Cancellation, Overflow, Sink, Subscribers
 from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of, viewer
 from streamval.types.results import StreamResult, T
-from streamval.types.text import mended
 
 
 class Run(Generic[T]):
@@ -61,7 +59,6 @@ class Run(Generic[T]):
     def __init__(self, settings: Settings, request: GenerationRequest, loop: OneLoop) -> None:
         self.run_id = secrets.token_hex(16)
         self._settings = settings
-        self._options = request.options if settings.backend.options_hold_keys else {}
         self._loop = loop
         self._gate = Gate()
         self._subscribers = Subscribers(self._gate)
@@ -176,8 +173,13 @@ class Run(Generic[T]):
 
     @property
     def model(self) -> str:
-        """The name of the model."""
-        return self._settings.backend.model
+        """The name of the model that generates."""
+        return self._attempts.takeover.current.model
+
+    @property
+    def backend(self) -> Backend:
+        """The backend that generates: of several, the current one."""
+        return self._attempts.takeover.current
 
     @property
     def prompt(self) -> str:
@@ -402,10 +404,11 @@ class Run(Generic[T]):
         interrupted: asyncio.CancelledError | None = None
         settings = self._settings
         try:
+            self._attempts.begin()
             self._emitter.emit(
                 StartedEvent,
                 self._attempts.request.attempt,
-                model=settings.backend.model,
+                model=self.model,
                 requirements=tuple(r.name for r in settings.requirements),
                 chunking=describe_chunking(settings.chunking),
             )
@@ -438,7 +441,7 @@ class Run(Generic[T]):
                 ErrorEvent,
                 self._attempts.request.attempt,
                 exception_type=type(error).__name__,
-                detail=mended(without_secrets(str(error), self._options)),
+                detail=self._attempts.in_words(error),
             )
 
     def _complete(self, *, success: bool) -> None:

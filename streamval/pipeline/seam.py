@@ -37,6 +37,8 @@ _ANNOUNCEMENT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_LAST_WORD = re.compile(r"(?<=[^\w])\w{1,30}$")
+_OPENING = re.compile(r"""[(\[{<“‘«/_@#$]$|(?:^|[\s(\[{:,])["'`*]$""")
 _AT_MOST = 3
 """The most announcements in a row that are removed."""
 
@@ -76,6 +78,18 @@ def _tokens(text: str) -> list[_Token]:
     return [_Token(found[0].casefold(), found.end()) for found in _TOKEN.finditer(text)]
 
 
+def split_word(kept: str) -> tuple[str, str]:
+    """Return a text without its last word, and that word, which may go on.
+
+    Example:
+        >>> split_word("The sea is bl"), split_word("The sea is blue.")
+        (('The sea is ', 'bl'), ('The sea is blue.', ''))
+    """
+    found = _LAST_WORD.search(kept)
+    at = len(kept) if found is None else found.start()
+    return kept[:at], kept[at:]
+
+
 class Seam:
     """Removes repetitions and announcements from the continuation of a kept text.
 
@@ -83,17 +97,22 @@ class Seam:
     in any case and spacing.
 
     Args:
-        kept: The text that the model was asked to continue.
+        kept: The text that stands. Where it may end inside of a word, the model is asked to go on before that word
+            (see `split_word`), and writes it again.
 
     Example:
         >>> seam = Seam("It rains. The sea is blue.")
         >>> [seam.feed(piece) for piece in ["Sure, going on:\\n", "...the sea is ", "blue. It is", " deep."]]
         ['', '', ' It is', ' deep.']
+        >>> seam = Seam("The capi")
+        >>> [seam.feed(piece) for piece in ["cap", "ital of"]]
+        ['', 'tal of']
     """
 
     def __init__(self, kept: str) -> None:
-        self._kept = [token.word for token in _tokens(kept[-LOOKED_BACK:])]
-        self._ends_in_space = kept[-1:].isspace()
+        whole, self._word = split_word(kept)
+        self._kept = [token.word for token in _tokens(whole[-LOOKED_BACK:])]
+        self._needs_no_space = kept[-1:].isspace() or bool(_OPENING.search(kept[-2:]))
         self._held: str | None = ""
 
     def feed(self, text: str) -> str:
@@ -113,7 +132,7 @@ class Seam:
         if rest.endswith("\n") or _may_announce(rest):
             return True
         rest = rest[_lead(rest) :]
-        if not rest:
+        if not rest or self._word.startswith(rest[self._repeated(rest) :].lstrip("\"”'*_` \n")):
             return True
         # The last word may not be whole, and the next one may match as well.
         *whole, last = [token.word for token in _tokens(rest)] or [""]
@@ -139,13 +158,43 @@ class Seam:
         rest = held[lead:]
         if repeated := self._repeated(rest):
             return self._joined(rest[repeated:].lstrip("\"”'*_`"))
+        if self._word and rest.startswith(self._word):
+            return rest[len(self._word) :]
         return self._joined(_ELLIPSIS.sub(r"\1", held))
 
     def _joined(self, text: str) -> str:
-        """Return the text, with a space before it if the seam needs one."""
-        if not text or self._ends_in_space or text[0].isspace() or text[0] in ",;:.!?)]}”’":
+        """Return the text, with a space before it if the seam needs one, without the word that was begun."""
+        if self._word and text.lstrip().startswith(self._word):
+            return text.lstrip()[len(self._word) :]
+        if not text or self._needs_no_space or text[0].isspace() or text[0] in ",;:.!?)]}”’":
             return text
         return f" {text}"
+
+
+def skip_blank(kept: str) -> Callable[[Observable[str]], Observable[str]]:
+    """Return an operator that leaves out the white space at the end of a kept text where the continuation repeats it.
+
+    Backends get the text without it, as models write a word with the space before it, and some servers refuse it.
+
+    Example:
+        >>> import reactivex
+        >>> _ = reactivex.of(" ", " two").pipe(skip_blank("One  ")).subscribe(print)
+        two
+    """
+
+    def start(emit: Callable[[str], None]) -> Any:
+        left = kept[len(kept.rstrip()) :]
+
+        def on_next(text: str) -> None:
+            nonlocal left
+            while left and text:
+                left, text = (left[1:], text[1:]) if left[0] == text[0] else ("", text)
+            if text:
+                emit(text)
+
+        return on_next, lambda: None
+
+    return stateful(start)
 
 
 def mend_seam(kept: str) -> Callable[[Observable[str]], Observable[str]]:

@@ -23,8 +23,8 @@ class Settings:
     """The checked arguments of a `Pipeline`; see there.
 
     Attributes:
-        backend: The backend that generates.
-        validation_backend: The backend that requirements ask; `None` for `backend`.
+        backends: The backends that generate, in the order in which they are asked.
+        validation_backend: The backend that requirements ask; `None` for the one that generates.
         requirements: The originals. With a `schema`, the last one judges by it.
         chunking: How the stream is cut.
         nothing: The empty text, or the empty bytes of a pipeline of sound.
@@ -42,7 +42,7 @@ class Settings:
         chunk_operators: The user's operators after the release.
     """
 
-    backend: Backend
+    backends: tuple[Backend, ...]
     validation_backend: Backend | None
     requirements: tuple[Requirement, ...]
     chunking: Chunking
@@ -58,3 +58,8 @@ class Settings:
     emit_verdicts: bool
     delta_operators: tuple[Callable[[Observable[str]], Observable[str]], ...]
     chunk_operators: tuple[Callable[[Observable[Chunk]], Observable[Chunk]], ...]
+
+    @property
+    def backend(self) -> Backend:
+        """The first backend."""
+        return self.backends[0]

@@ -25,7 +25,6 @@ from streamval.serve.configuration import ServedModel
 from streamval.serve.exchange import Exchange
 from streamval.serve.limiter import DRAINING
 from streamval.serve.service import Service
-from streamval.serve.upstream import Relay
 from streamval.wire import messages_request, openai_chat, openai_text, responses_request
 from streamval.wire.completions import CompletionRequest, Protocol
 from streamval.wire.errors import error_answer, error_object
@@ -122,8 +121,8 @@ class Completions:
             schemas = await in_thread(service.schemas_of, request)
         else:
             schemas = service.schemas_of(request)
-        run, relay, model = service.run_for(request, schemas)
-        work = _run(service, exchange, line, request, run, relay, model, headers, slot)
+        run, model = service.run_for(request, schemas)
+        work = _run(service, exchange, line, request, run, model, headers, slot)
         await _unless_gone(work, body.receive, line)
 
 
@@ -133,7 +132,6 @@ async def _run(
     line: RequestLog,
     request: CompletionRequest,
     run: Run[Any],
-    relay: Relay | None,
     model: ServedModel,
     headers: dict[str, str],
     slot: AbstractAsyncContextManager[None],
@@ -149,7 +147,6 @@ async def _run(
         exchange.begin(
             replace(request, echo={**request.echo, "store": stored}),
             run,
-            relay,
             model,
             wants_events="x-streamval-events" in headers,
             headers_after=service.configuration.server.headers_after,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from streamval.backends.options import check_options
 from streamval.chunkers.chunking import check_chunking
@@ -33,14 +33,15 @@ class _Strict(BaseModel):
 
 
 class RepairSettings(_Strict):
-    """The repair after a failure."""
+    """The repair after a failure, and after a stream that broke off; see `Repair`."""
 
     loop_budget: Positive = 2
     mode: Literal["continue", "restart", "ask"] | None = None
+    resume: Annotated[int, Field(ge=0)] = 2
 
     def repair(self) -> Repair:
         """Return these settings as a pipeline's `Repair`."""
-        return Repair(self.loop_budget, self.mode)
+        return Repair(self.loop_budget, self.mode, resume=self.resume)
 
 
 class FailureText(_Strict):
@@ -53,11 +54,12 @@ class ServedModel(_Strict):
     """A model that clients name.
 
     Attributes:
-        upstream: The upstream that generates.
+        upstream: The upstream that generates; of several in a list, the next one takes over where one refuses to
+            start or breaks off.
         chunking: The chunking of its text.
         requirements: Names of ready requirements, or one of ``NAME: arguments``,
             ``judge: TEXT``, ``python: MODULE:NAME``.
-        judge_upstream: The upstream that judges ask; by default `upstream`.
+        judge_upstream: The upstream that judges ask; by default the first of `upstream` that has not just failed.
         repair: The repair after a failure; by default there is one attempt.
         release: ``chunk``: send each chunk once it has passed. ``all``: send nothing before the answer is valid.
         on_failure: ``refusal``: keep the valid chunks, end with the finish reason ``content_filter``.
@@ -66,7 +68,11 @@ class ServedModel(_Strict):
         assert_formats: Whether a `format` in a client's JSON Schema is an assertion, or an annotation.
     """
 
-    upstream: str
+    upstream: Annotated[
+        tuple[str, ...],
+        BeforeValidator(lambda given: (given,) if isinstance(given, str) else given),
+        Field(min_length=1),
+    ]
     chunking: Literal["sentence", "word", "line", "paragraph", "markdown"] | None = "sentence"
     requirements: list[str | dict[str, Any]] = Field(default_factory=list)
     judge_upstream: str | None = None
@@ -163,18 +169,25 @@ def problems_in(configuration: Configuration) -> Iterator[tuple[Location, str]]:
 def _wrong_model(
     place: Location, model: ServedModel, upstreams: Mapping[str, Upstream]
 ) -> Iterator[tuple[Location, str]]:
-    for field in ("upstream", "judge_upstream"):
-        wanted = getattr(model, field)
-        if wanted is not None and wanted not in upstreams:
-            known = ", ".join(upstreams)
-            yield (*place, field), f"{wanted!r} is no upstream; there are {known}"
+    judges = () if model.judge_upstream is None else (model.judge_upstream,)
+    for field, names in (("upstream", model.upstream), ("judge_upstream", judges)):
+        for wanted in names:
+            if wanted not in upstreams:
+                known = ", ".join(upstreams)
+                yield (*place, field), f"{wanted!r} is no upstream; there are {known}"
+    speak = [upstreams[name] for name in model.upstream if name in upstreams]
+    if len({upstream.is_relayed for upstream in speak}) > 1:
+        yield (
+            (*place, "upstream"),
+            "an endpoint that gets requests as they come and one by LiteLLM cannot take over from each other",
+        )
     for at, written in enumerate(model.requirements):
         try:
             if requirement_of(written).judges is bytes:
                 yield (*place, "requirements", at), "it judges sound, and text is served"
         except Exception as error:  # of a user's own requirement
             yield (*place, "requirements", at), str(error)
-    if model.upstream in upstreams and _takes_back(model, upstreams[model.upstream]):
+    if any(_takes_back(model, upstream) for upstream in speak):
         yield (
             (*place, "release"),
             (

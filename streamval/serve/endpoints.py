@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from streamval.aio.breaker import Breaker
 from streamval.backends.base import Backend
 from streamval.backends.options import SAMPLING
 from streamval.errors import BackendError, ConnectionFailedError, RequestError
@@ -79,6 +80,7 @@ class OpenAIEndpoint(Endpoint):
         self.url = self.base + _PATHS[upstream.completion]
         self._relay = _RELAYS[upstream.completion]
         self._session: aiohttp.ClientSession | None = None
+        self._breaker = Breaker()
 
     @property
     def session(self) -> aiohttp.ClientSession:
@@ -110,11 +112,14 @@ class OpenAIEndpoint(Endpoint):
             )
         relay = self._relay(self.upstream, self.url, self.session, request, judged=judged)
         relay.check(request)
+        relay.breaker = self._breaker
         return relay
 
     def judge(self) -> Backend:
         """Return the same endpoint, for questions of our own."""
-        return self._relay(self.upstream, self.url, self.session)
+        judge = self._relay(self.upstream, self.url, self.session)
+        judge.breaker = self._breaker
+        return judge
 
     async def forward(
         self, path: str, body: bytes, headers: Mapping[str, str]

@@ -100,6 +100,7 @@ class Exchange:
         self._sent = 0
         self._thoughts: list[str] = []
         self._thought = ""  # that was sent
+        self._thought_again: str | None = None  # what of it a resumed stream has repeated
         self._extras: list[dict[str, Any]] = []
         self._calls: list[ToolCall] = []
         self._reason: str | None = None
@@ -113,7 +114,6 @@ class Exchange:
         self,
         request: CompletionRequest,
         run: Run[Any],
-        relay: Relay | None,
         model: ServedModel,
         *,
         wants_events: bool,
@@ -125,7 +125,7 @@ class Exchange:
         See `ServerSettings` for `headers_after`; `passes` judges the words with which a model refuses.
         """
         self._headers_after, self._passes = headers_after, passes
-        self._request, self._run, self._relay, self._model = request, run, relay, model
+        self._request, self._run, self._model = request, run, model
         self._streams = request.stream
         make = WRITERS[request.kind]
         self._writer = make(run.run_id, request.model, int(time.time()), request.echo)
@@ -133,8 +133,14 @@ class Exchange:
         # Chunks of JSON are single deltas, so with requirements the whole answer is judged first.
         judged_late = bool(model.requirements) and request.wants_json
         self._held = model.release == "all" or judged_late
-        if relay is not None:
+        if self._relay is not None:
             run.subscribe(self._note)
+
+    @property
+    def _relay(self) -> Relay | None:
+        """The upstream that generates, if the request goes there as it came."""
+        backend = self._run.backend
+        return backend if isinstance(backend, Relay) else None
 
     async def answer(self) -> None:
         """Drive the run, and send the chunks that it releases.
@@ -160,7 +166,7 @@ class Exchange:
                 if self._streams and not self._held:
                     await self._send_chunks()
             case ReasoningEvent():
-                self._thoughts.append(event.separator + event.text)
+                self._add_thought(event.separator + event.text)
                 if self._streams and not self._held:
                     await self._send_chunks()
             case ErrorEvent():
@@ -179,18 +185,32 @@ class Exchange:
             case StreamingDoneEvent():
                 self._reason = event.finish_reason
             case RetryEvent():
-                self._calls.clear()
-                self._thoughts.clear()  # those that were sent stand: each was judged
+                if event.mode != "resume":
+                    self._calls.clear()
+                if not event.keep_reasoning:
+                    self._thoughts.clear()  # those that were sent stand: each was judged
+                    self._thought_again = "" if event.mode == "resume" else None
                 if event.keep_chunks < self._sent:  # sent chunks cannot be taken back
                     self._run.cancel()  # then it completes without success: see `_reject`
                 else:
                     del self._chunks[event.keep_chunks - self._sent :]
 
+    def _add_thought(self, thought: str) -> None:
+        """Add a piece of reasoning, unless a stream that was resumed repeats what was sent."""
+        if self._thought_again is not None:
+            again = self._thought_again + thought
+            if self._thought.startswith(again):
+                self._thought_again = again
+                return
+            self._thought_again = None
+        self._thoughts.append(thought)
+
     def _note(self, event: BaseEvent) -> None:
         """Take the log probabilities of a released chunk: the next attempt drops them."""
         if isinstance(event, RetryEvent):
-            # After a repair in mode "ask", the relay's offsets do not include the kept text.
-            self._asked_in_words = event.mode == "ask"
+            # Where the relay was asked in words, its offsets do not include the kept text.
+            by_words = event.mode == "resume" and not self._run.backend.supports_prefix
+            self._asked_in_words = event.mode == "ask" or by_words
         elif isinstance(event, ChunkEvent) and self._relay is not None:
             known = self._relay.take_logprobs(event.separator + event.text, event.end)
             self._logprobs.append([] if self._asked_in_words else known)

@@ -44,7 +44,7 @@ class NativeRelay(OpenAIRelay):
         """Return the client's own body, with the messages of a repair, and the options within the file's limits."""
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
-        options = {**self._defaults_for(request.options), **request.options}
+        options = self._options_of(request)
         asked = self._asked
         if asked is not None and asked.kind == self.kind:
             body = self._repeated(request, {n: v for n, v in options.items() if n in _PLAIN})

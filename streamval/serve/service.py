@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from streamval.backends.base import GenerationRequest
+from streamval.backends.base import Backend, GenerationRequest
 from streamval.backends.scripted import ScriptedBackend
 from streamval.errors import RequestError, UsageError
 from streamval.pipeline.pipeline import Pipeline
@@ -150,7 +151,7 @@ class Service:
     async def passes(self, name: str, text: str) -> bool:
         """Return whether a text that no model of ours wrote meets the rules of a model: an upstream's message."""
         model = self.configuration.models[name]
-        judge = self._endpoints[model.judge_upstream or model.upstream].judge()
+        judge = self._judge_of(model)
         judging = Pipeline(
             ScriptedBackend(text), requirements=self._requirements[name], validation_backend=judge
         )
@@ -182,7 +183,7 @@ class Service:
             RequestError: If they are no schemas, or there is no such model.
         """
         model = self.model_of(request)
-        upstream, formats = self.configuration.upstreams[model.upstream], model.assert_formats
+        upstream, formats = self.configuration.upstreams[model.upstream[0]], model.assert_formats
         options = upstream.limited(request.options)
         tools = options.get("tools", upstream.defaults.get("tools")) or as_tools(
             options.get("functions")
@@ -192,9 +193,33 @@ class Service:
             tools_of([] if request.kind == "text" else tools, assert_formats=formats),
         )
 
-    def run_for(
-        self, request: CompletionRequest, schemas: Schemas
-    ) -> tuple[Run[Any], Relay | None, ServedModel]:
+    def _judge_of(self, model: ServedModel) -> Backend:
+        """Return the backend that the judges of a model ask."""
+        if model.judge_upstream is not None:
+            return self._endpoints[model.judge_upstream].judge()
+        judges = [self._endpoints[name].judge() for name in model.upstream]
+        now = asyncio.get_running_loop().time() if len(judges) > 1 else 0.0
+        return min(judges, key=lambda judge: judge.breaker.wait(now))
+
+    def _speakers_of(
+        self, model: ServedModel, request: CompletionRequest, *, judged: bool
+    ) -> list[Backend]:
+        """Return the backends for a request: those of the model's upstreams that can serve it.
+
+        Raises:
+            UsageError: If none can.
+        """
+        speakers, refused = [], None
+        for name in model.upstream:
+            try:
+                speakers.append(self._endpoints[name].relay(request, judged=judged))
+            except UsageError as error:
+                refused = refused or error
+        if refused is not None and not speakers:
+            raise refused
+        return speakers
+
+    def run_for(self, request: CompletionRequest, schemas: Schemas) -> tuple[Run[Any], ServedModel]:
         """Return the run that answers a request, not started yet.
 
         Raises:
@@ -202,38 +227,37 @@ class Service:
         """
         model = self.model_of(request)
         wanted, offered = schemas
-        endpoint = self._endpoints[model.upstream]
         rules = self._requirements[request.model]
-        upstream = self.configuration.upstreams[model.upstream]
+        upstream = self.configuration.upstreams[model.upstream[0]]
         options = upstream.limited(request.options)
         shows = self.configuration.server.recent > 0
-        judge = self._endpoints[model.judge_upstream or model.upstream].judge()
+        judge = self._judge_of(model)
         more = [] if wanted is None else [meant(rules, judge)]
         try:
-            backend = endpoint.relay(request, judged=bool(rules))
-            relay = backend if isinstance(backend, Relay) else None
+            speakers = self._speakers_of(model, request, judged=bool(rules))
+            relayed = isinstance(speakers[0], Relay)
             pipeline: Pipeline[Any] = Pipeline(
-                backend,
+                speakers,
                 requirements=[*rules, *more],
                 chunking=model.chunking if rules else None,  # each delta is sent at once
                 retry=None if model.repair is None else model.repair.repair(),
                 validation_backend=judge,
                 format=wanted,
-                tools=offered if relay is not None else None,
+                tools=offered if relayed else None,
                 reasoning=model.reasoning,
                 emit_tokens=shows,
                 emit_verdicts=shows,
                 stall_timeout=upstream.stall_timeout,
             )
-            if relay is None:  # such a backend adds its own default options
-                generation = backend.request(request.turns, **known_options(options))
-            else:
+            if relayed:
                 generation = GenerationRequest(request.turns, options=options)
+            else:  # such a backend adds its own default options
+                generation = speakers[0].request(request.turns, **known_options(options))
         except RequestError:
             raise
         except UsageError as error:
             raise RequestError(str(error)) from None
-        return pipeline.start_request(generation), relay, model
+        return pipeline.start_request(generation), model
 
 
 @asynccontextmanager
@@ -251,20 +275,20 @@ async def pipeline_of(configuration: Configuration, name: str) -> AsyncIterator[
         raise UsageError(
             f"there is no model {name!r} in the file; there are {', '.join(configuration.models)}"
         )
-    speaks = endpoint_of(configuration.upstreams[model.upstream])
-    judges = endpoint_of(configuration.upstreams[model.judge_upstream or model.upstream])
+    speaking = [endpoint_of(configuration.upstreams[name]) for name in model.upstream]
+    judges = endpoint_of(configuration.upstreams[model.judge_upstream or model.upstream[0]])
     try:
         yield Pipeline(
-            speaks.judge(),
+            [endpoint.judge() for endpoint in speaking],
             requirements=[requirement_of(written) for written in model.requirements],
             chunking=model.chunking,
             retry=None if model.repair is None else model.repair.repair(),
             validation_backend=judges.judge(),
-            stall_timeout=configuration.upstreams[model.upstream].stall_timeout,
+            stall_timeout=configuration.upstreams[model.upstream[0]].stall_timeout,
         )
     finally:
-        await speaks.aclose()
-        await judges.aclose()
+        for endpoint in (*speaking, judges):
+            await endpoint.aclose()
 
 
 def _digest(key: str) -> bytes:

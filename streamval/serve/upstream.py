@@ -41,7 +41,7 @@ from streamval.wire.completions import (
     first_choice,
     read_logprobs,
 )
-from streamval.wire.errors import answer_in, error_class, message_in, retry_after
+from streamval.wire.errors import answer_in, error_class, message_in, server_error
 from streamval.wire.sse import MEDIA_TYPE, FrameReader
 
 SHOWN = 300
@@ -238,7 +238,7 @@ class OpenAIRelay(Relay):
         if asked is not None:
             self._headers |= self._passed_on(asked.headers)
         self._asked, self._for_client = asked, asked is not None
-        self._attempts = 0
+        self._is_plain = True
         self._begin_at(0)
         self.model = upstream.model.partition("/")[2]
         self.supports_prefix = upstream.can_continue
@@ -258,7 +258,8 @@ class OpenAIRelay(Relay):
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Delta]:
         """Generate; closing closes the connection."""
         self._begin_at(len(request.prefix or ""))
-        self._attempts += 1
+        turns = () if self._asked is None else self._asked.turns
+        self._is_plain = request.prefix is None and request.messages == turns
         response: aiohttp.ClientResponse | None = None
         done, size, deltas_in = False, 0, self._new_reader()
         try:
@@ -280,7 +281,7 @@ class OpenAIRelay(Relay):
                         break
                     size += len(data)
                     if size > MAX_ANSWER:
-                        raise StreamBrokenError(
+                        raise _TooLongError(
                             f"{self.model} sent an answer of more than {MAX_ANSWER:,} bytes"
                         )
                     for delta in self._deltas(data, deltas_in):
@@ -323,10 +324,7 @@ class OpenAIRelay(Relay):
 
     def _body(self, request: GenerationRequest) -> dict[str, Any]:
         body = {
-            **options_for(
-                self._upstream.completion,
-                {**self._defaults_for(request.options), **request.options},
-            ),
+            **options_for(self._upstream.completion, self._options_of(request)),
             "model": self.model,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -341,12 +339,12 @@ class OpenAIRelay(Relay):
             body |= continued(messages, request.prefix, way)
         return body | {"messages": messages}
 
-    def _defaults_for(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of the file, without a limit of tokens where the client has given one."""
-        own = self._upstream.defaults
+    def _options_of(self, request: GenerationRequest) -> dict[str, Any]:
+        """Return a request's options within the file's limits, and those of the file that a client has not given."""
+        given, own = self._upstream.limited(request.options), self._upstream.defaults
         if any(name in given for name in TOKENS):
-            return {name: value for name, value in own.items() if name not in TOKENS}
-        return own
+            own = {name: value for name, value in own.items() if name not in TOKENS}
+        return {**own, **given}
 
     def _begin_at(self, offset: int) -> None:
         """Drop what is known of an earlier attempt."""
@@ -426,8 +424,8 @@ class OpenAIRelay(Relay):
         body = (await response.content.read(4096)).decode("utf-8", "replace")
         why = f"{response.status}: {self._shown(message_in(body) or response.reason)}"
         error = self._error_of(response, why)
-        # The words of a later refusal may quote an answer that was not judged.
-        if self._for_client and self._attempts == 1 and response.status >= 400:
+        # Of a request with more than the client's messages, a refusal may quote an answer that was not judged.
+        if self._for_client and self._is_plain and response.status >= 400:
             error.answer = answer_in(
                 response.status, self._shown(body, len(body)), response.headers
             )
@@ -435,15 +433,12 @@ class OpenAIRelay(Relay):
 
     def _error_of(self, response: aiohttp.ClientResponse, why: str) -> BackendError:
         kind = error_class(response.status)
-        if kind is RateLimitError:
-            busy = RateLimitError(f"{self.model} asks for fewer requests: {why}")
-            busy.retry_after = retry_after(response.headers)
-            return busy
+        problem = "asks for fewer requests" if kind is RateLimitError else "failed"
         if kind is RefusedRequestError:
-            if self._for_client and self._attempts == 1:
+            if self._for_client and self._is_plain:
                 return RefusedRequestError(f"the upstream refused the request: {why}")
             return BackendError(f"{self.model} refused the request: {response.status}")
-        return kind(f"{self.model} failed: {why}")
+        return server_error(response.status, f"{self.model} {problem}: {why}", response.headers)
 
     def _broken(self, error: Exception, *, answered: bool) -> BackendError:
         why = type(error).__name__  # its message may quote the wire
@@ -457,6 +452,12 @@ class OpenAIRelay(Relay):
         return without_secrets(str(said), {"api_key": self._upstream.api_key or ""})[:most]
 
 
+class _TooLongError(StreamBrokenError):
+    """An answer without end: it would not end the next time."""
+
+    may_resume = False
+
+
 class _Whole:
     """Returns an answer that is not streamed once it has come, as one frame."""
 
@@ -467,7 +468,7 @@ class _Whole:
         """Take the next bytes."""
         self._pieces += piece
         if len(self._pieces) > MAX_ANSWER:
-            raise StreamBrokenError(f"an answer of more than {MAX_ANSWER:,} bytes")
+            raise _TooLongError(f"an answer of more than {MAX_ANSWER:,} bytes")
         return [bytes(self._pieces)] if self._content.at_eof() else []
 
 

@@ -243,6 +243,8 @@ class AttemptResult:
         kept: The offset of its text from which the next attempt continued; else 0.
         reasoning: All reasoning that the model wrote, rejected reasoning included.
         tool_calls: The calls that were whole, and passed.
+        error: Why its stream broke off, where it was resumed; else `None`.
+        model: The model that was asked.
     """
 
     text: str
@@ -255,6 +257,8 @@ class AttemptResult:
     kept: int = 0
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    error: str | None = None
+    model: str = ""
 
     _repr_html_ = html_of
 

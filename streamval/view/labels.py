@@ -11,6 +11,7 @@ WENT_ON = {
     "continue": "went on from there",
     "ask": "was asked to go on from there",
     "restart": "began again",
+    "resume": "was resumed from there",
 }
 """What came after an attempt that failed, by the repair's mode."""
 

@@ -391,7 +391,7 @@ class RunView:
         kept = max(event.keep_chunks, 0)
         if kept < len(self._standing):
             self._take_back(self._standing[kept])
-        self._take_back_others(max(event.keep_reasoning, 0))
+        self._take_back_others(max(event.keep_reasoning, 0), calls=event.mode != "resume")
         ended = self._attempts[-1]
         ended["reason"], ended["mode"] = event.reason, event.mode
         self._attempts.append(_attempt(event.attempt))
@@ -404,11 +404,11 @@ class RunView:
         for row in self._rows:
             row["state"], row["reason"] = "waiting", ""
 
-    def _take_back_others(self, kept: int) -> None:
-        """Take back the reasoning behind the first chunks, and all calls."""
+    def _take_back_others(self, kept: int, *, calls: bool) -> None:
+        """Take back the reasoning behind the first chunks, and perhaps all calls."""
         self._rejected_thought = "".join(self._thoughts[kept:]) + self._rejected_thought
         del self._thoughts[kept:]
-        for call in self._calls:
+        for call in self._calls if calls else ():
             call["stands"] = False
 
     def _on_error(self, event: ErrorEvent) -> None:

@@ -5,7 +5,7 @@ status     error                       what it means
 404        UnknownModelError           no such model
 429        RateLimitError              too many requests; has `retry_after`
 400 …      RefusedRequestError         the request is wrong (also 403, 413, 422), or its content is not allowed
-other      BackendError                the server failed
+other      BackendError                the server failed; from 500 on, a stream may be resumed
 """
 
 from __future__ import annotations
@@ -44,6 +44,25 @@ def error_class(status: int | None) -> type[BackendError]:
         ('UnknownModelError', 'BackendError')
     """
     return _BY_STATUS.get(status or 0, BackendError)
+
+
+def server_error(status: int, message: str, headers: Mapping[str, str]) -> BackendError:
+    """Return the error for what a server answered in place of a stream.
+
+    Args:
+        status: Of HTTP.
+        message: What the error says.
+        headers: Of the answer: a ``Retry-After`` among them is kept.
+
+    Example:
+        >>> error = server_error(503, "m failed", {"retry-after": "2"})
+        >>> error.may_resume, error.retry_after, server_error(409, "m failed", {}).may_resume
+        (True, 2.0, False)
+    """
+    error = error_class(status)(message)
+    error.retry_after = retry_after(headers)
+    error.may_resume = error.may_resume or status >= 500 or status == 408
+    return error
 
 
 def message_in(body: str) -> str:

@@ -98,7 +98,7 @@ def test_the_dice_make_all_outcomes():
             run, client = a_pipeline(random.Random(seed)).start("go"), Client()
             exchange = Exchange(client.send, "id")
             made = read_request(json.dumps(body).encode())
-            exchange.begin(made, run, None, ServedModel(upstream="u"), wants_events=True)
+            exchange.begin(made, run, ServedModel(upstream="u"), wants_events=True)
             try:
                 async with run:
                     await exchange.answer()

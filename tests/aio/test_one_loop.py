@@ -1,4 +1,4 @@
-"""Tests of `streamval.pipeline.one_loop`."""
+"""Tests of `streamval.aio.one_loop`."""
 
 import asyncio
 import threading
