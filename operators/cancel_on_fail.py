@@ -61,7 +61,7 @@ def cancel_on_fail(
             upstream = SerialDisposable()
 
             def on_next(verdict: Verdict) -> None:
-                failed = verdict.result.success == "fail"
+                failed = verdict.result.success == "fail" and verdict.decides
                 if failed:
                     upstream.dispose()
                 observer.on_next(verdict)

@@ -14,6 +14,7 @@ from streamval.aio.scope import Scope, scope
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.chunks import Chunk
 from streamval.validation.fan import Fan, FanCallbacks
+from streamval.validation.observers import Observers
 from streamval.validation.options import FanOptions, JudgingOptions
 from streamval.validation.verdicts import Verdict
 
@@ -80,7 +81,7 @@ def fan_out(
                     lambda _: observer.on_completed(),
                     on_verdict=observer.on_next,
                 )
-                fan = Fan(judging, current, callbacks)
+                fan = fan_of(judging, current, callbacks, observer.on_next)
                 upstream = subscribe_in(current, fan, source, scheduler)
             stop = Crossing(fan.on_error).over(fan.stop)
             return CompositeDisposable(upstream, Disposable(stop))
@@ -90,8 +91,20 @@ def fan_out(
     return operator
 
 
+def fan_of(
+    options: FanOptions,
+    current: Scope,
+    callbacks: FanCallbacks,
+    on_observed: Callable[[Verdict], None] | None,
+) -> Fan | Observers:
+    """Return the lanes of a subscription, with those of requirements that observe, if there are any."""
+    if all(requirement.enforce for requirement in options.requirements):
+        return Fan(options, current, callbacks)
+    return Observers(options, current, callbacks, on_observed)
+
+
 def subscribe_in(
-    current: Scope, fan: Fan, source: Observable[Chunk], scheduler: SchedulerBase | None
+    current: Scope, fan: Fan | Observers, source: Observable[Chunk], scheduler: SchedulerBase | None
 ) -> DisposableBase:
     """Subscribe lanes to their source.
 

@@ -18,14 +18,14 @@ from streamval.aio.on_loop import Crossing, OnLoop
 from streamval.aio.scope import scope
 from streamval.aio.tasks import loop_or_none
 from streamval.chunkers.tool import ToolChunk
-from streamval.operators.fan_out import subscribe_in
+from streamval.operators.fan_out import fan_of, subscribe_in
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.context import SimpleContext
 from streamval.types.thunk import GenerationMetadata
 from streamval.types.transcript import Transcript
-from streamval.validation.fan import Fan, FanCallbacks
+from streamval.validation.fan import FanCallbacks
 from streamval.validation.final_check import as_read_by_rules, final_check
 from streamval.validation.options import Clones, FanOptions, JudgingOptions
 from streamval.validation.verdicts import Check, Verdict
@@ -39,6 +39,7 @@ def validate(
     *,
     final: bool | FinalCheck = True,
     on_verdict: Callable[[Verdict], None] | None = None,
+    on_observed: Callable[[Verdict], None] | None = None,
     **options: Unpack[JudgingOptions],
 ) -> Callable[[Observable[Chunk]], Observable[Check]]:
     """Judge each chunk by all requirements, side by side, stop at the first failure, and judge the whole.
@@ -54,6 +55,8 @@ def validate(
             all chunks. Or a coroutine function that does so, given the clones.
         on_verdict: Called with each verdict as it comes, before the resulting check. The source
             is disposed of before this is called with a failed verdict.
+        on_observed: Called with each verdict of a requirement that only observes, as it comes; by default
+            `on_verdict`. The end waits for these verdicts.
         **options: As for `fan_out`.
 
     Returns:
@@ -105,7 +108,7 @@ def validate(
                     on_check=on_check,
                     cancel_source=upstream.dispose,
                 )
-                fan = Fan(judging, current, callbacks)
+                fan = fan_of(judging, current, callbacks, on_observed or on_verdict)
                 upstream.disposable = subscribe_in(current, fan, source, scheduler)
             stop = Crossing(fan.on_error).over(fan.stop)
             return CompositeDisposable(upstream, Disposable(stop), whole)

@@ -122,7 +122,7 @@ class QuickCheckEvent(BaseEvent):
 
 
 class VerdictEvent(BaseEvent):
-    """One lane has judged one chunk. Sent as it comes, and only where `emit_verdicts=True`.
+    """One lane has judged one chunk. Sent as it comes, where `emit_verdicts=True` or the requirement observes.
 
     Not sent for a lane that is never asked about chunks, or that was cut off.
 
@@ -135,6 +135,7 @@ class VerdictEvent(BaseEvent):
         seconds: The duration of the judgement. The time before it, in which the chunk waited because the
             lane was busy, is not included.
         channel: The channel of the chunk.
+        observed: Whether the requirement only observes (`enforce=False`).
 
     Example:
         >>> VerdictEvent(
@@ -152,6 +153,7 @@ class VerdictEvent(BaseEvent):
     reason: str | None = None
     seconds: float
     channel: Channel = "text"
+    observed: bool = False
 
 
 class ChunkEvent(BaseEvent):

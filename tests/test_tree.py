@@ -31,6 +31,7 @@ ACROSS = {  # what is about no single module
     "pipeline/test_events",
     "pipeline/test_resumed",
     "serve/test_resumed",
+    "serve/test_observed",
     "serve/test_clients",
     "serve/test_protocols",
 }

@@ -55,7 +55,9 @@ class Answering:
         self, pipeline: Pipeline[Any], tell: Callable[[Slowed], object] = lambda _: None
     ) -> None:
         self._pace = Pace(tell)
-        self._pipeline = pipeline.with_backend(_Patient(pipeline.backend, self._pace))
+        self._pipeline = pipeline.with_backend(
+            [_Patient(backend, self._pace) for backend in pipeline.backends]
+        )
 
     def stop(self) -> None:
         """Put back the rows that wait for their provider."""
@@ -99,16 +101,18 @@ class Answering:
 
 
 class _Patient(Backend):
-    """A backend whose repairs wait where its provider refuses to start: what was good is not paid again.
+    """A backend whose further attempts wait where its provider refuses to start: what was good is not paid again.
 
-    The first attempt is refused as ever: its row has nothing to lose, and may be put back.
+    The first attempt is refused as ever: its row has nothing to lose, and may be put back. All rows wait together, so
+    a run does not wait on its own: the refusal ends it, or another backend takes over. A stream that breaks off later
+    is resumed as in any run.
     """
 
     def __init__(self, backend: Backend, pace: Pace) -> None:
         self._backend, self._pace = backend, pace
         self.model, self.options = backend.model, backend.options
         self.supports_prefix, self.adapters = backend.supports_prefix, backend.adapters
-        self.can_judge = backend.can_judge
+        self.can_judge, self.reasoning_tags = backend.can_judge, backend.reasoning_tags
         self.options_hold_keys = backend.options_hold_keys
 
     def __repr__(self) -> str:
@@ -116,6 +120,9 @@ class _Patient(Backend):
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         self._backend.check_options(options)
+
+    def check_request(self, request: GenerationRequest) -> None:
+        self._backend.check_request(request)
 
     def for_judges(self, options: Mapping[str, Any]) -> Backend:
         return self._backend.for_judges(options)
@@ -129,7 +136,10 @@ class _Patient(Backend):
                         begun = True
                         yield delta
             except (RateLimitError, ConnectionFailedError) as error:
-                if begun or not left:
+                if begun:
+                    raise
+                if not left:
+                    error.may_resume = False
                     raise
                 self._pace.slow_down(str(error), getattr(error, "retry_after", None))
             else:

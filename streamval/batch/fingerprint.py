@@ -74,7 +74,10 @@ def fingerprint(pipeline: Pipeline[Any]) -> dict[str, str]:
     settings = pipeline._settings  # noqa: SLF001  no other module needs what a pipeline was given
     judge = settings.validation_backend
     parts: dict[str, tuple[str, Any]] = {
-        "the backend": (repr(settings.backend), _speaker(settings.backend)),
+        "the backend": (
+            ", then ".join(map(repr, settings.backends)),
+            _speaker(settings.backend) + [_speaker(one) for one in settings.backends[1:]],
+        ),
         "the judge": ("none" if judge is None else repr(judge), judge and _speaker(judge)),
         "the chunking": (_short(settings.chunking), settings.chunking),
         "the repair": (_short(settings.retry), settings.retry),

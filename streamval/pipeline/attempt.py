@@ -156,6 +156,7 @@ class Attempt:
                 settings.requirements,
                 final=lambda clones: self._judge_whole(clones, judge, ctx),
                 on_verdict=self._emit_verdict if settings.emit_verdicts else None,
+                on_observed=self._emit_verdict,
                 backend=judge,
                 ctx=ctx,
                 max_pending_chunks=settings.max_pending_chunks,
@@ -300,6 +301,7 @@ class Attempt:
             reason=verdict.result.reason,
             seconds=verdict.seconds,
             channel=verdict.chunk.channel,
+            observed=not verdict.requirement.enforce,
         )
 
     def _on_check(self, check: Check) -> None:

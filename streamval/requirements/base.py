@@ -50,6 +50,9 @@ class Requirement:
             that exception, `"fail"` and `"pass"` count as that verdict.
         hold: Keep an `"unknown"` chunk, and all after it, from the consumer until a later
             `"pass"` covers it or the final validation passes.
+        enforce: Whether it decides. If not, it observes: its verdicts come as `VerdictEvent`s, in the final results
+            and in the metrics of the gateway, and never fail anything, hold anything back or delay a chunk. For trying
+            a rule on real traffic. One that cannot keep up stops judging. Only the end of a run waits for it.
 
     Raises:
         UsageError: If an argument cannot work.
@@ -106,6 +109,10 @@ class Requirement:
     timeout: float | None = None
     on_error: OnError = "raise"
     hold: bool = False
+    enforce: bool = True
+
+    observed: PartialValidationResult | None = None
+    """The first failure of a copy that observes."""
 
     holds_back: bool = False
     """Whether its last verdict was no pass, so that it holds text back. Set on a copy that judges with
@@ -131,6 +138,7 @@ class Requirement:
         timeout: float | None = None,
         on_error: OnError = "raise",
         hold: bool = False,
+        enforce: bool = True,
     ) -> None:
         if max_concurrency < 1:
             raise UsageError(f"max_concurrency must be at least 1, not {max_concurrency}")
@@ -151,6 +159,7 @@ class Requirement:
         self.timeout = timeout
         self.on_error = on_error
         self.hold = hold
+        self.enforce = enforce
 
     def on(self, *channels: Channel) -> Self:
         """Return a copy that judges these channels: `"text"`, `"reasoning"`, `"tool"`.

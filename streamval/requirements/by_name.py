@@ -9,6 +9,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
+from copy import copy
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module  # noqa: TID251  for the user's own modules
@@ -136,7 +137,7 @@ def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
 
     ``judge: TEXT`` asks a model about each chunk and the whole, ``judge_whole: TEXT`` about the whole only.
     ``schema: {…}``, or the name of a file with it, demands JSON by a JSON Schema. ``python: MODULE:NAME`` is a
-    user's own.
+    user's own. With ``enforce: false`` beside it, any of them only observes.
 
     Raises:
         UsageError: If it is not a requirement.
@@ -144,12 +145,26 @@ def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
     Example:
         >>> requirement_of({"forbidden_words": {"words": ["acme"]}}).description
         'never say "acme"'
+        >>> requirement_of({"judge": "Be polite.", "enforce": False}).enforce
+        False
     """
     if isinstance(written, str):
         return requirement_named(written)
-    if len(written) != 1:
+    forms = {name: given for name, given in written.items() if name != "enforce"}
+    if len(forms) != 1:
         raise UsageError("write one requirement an entry: `- name`, or `- name: arguments`")
-    ((name, given),) = written.items()
+    ((name, given),) = forms.items()
+    made = _of_form(name, given)
+    enforce = written.get("enforce", made.enforce)
+    if not isinstance(enforce, bool):
+        raise UsageError(f"enforce: must be true or false, not {enforce!r}")
+    if enforce is not made.enforce:
+        made = copy(made)  # a user's own may be in other places, too
+        made.enforce = enforce
+    return made
+
+
+def _of_form(name: str, given: Any) -> Requirement:
     if name in ("judge", "judge_whole"):
         if not isinstance(given, str) or not given.strip():
             raise UsageError(f"{name}: needs a text that says what is required")

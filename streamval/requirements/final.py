@@ -11,7 +11,7 @@ from streamval.aio.tasks import side_by_side
 from streamval.backends.base import Backend
 from streamval.backends.secrets import without_secrets
 from streamval.errors import ValidatorError, ValidatorTimeoutError
-from streamval.requirements.base import NEVER_PASSED, Requirement
+from streamval.requirements.base import NEVER_PASSED, Requirement, whole_result
 from streamval.types.context import Context
 from streamval.types.results import ValidationResult
 
@@ -36,6 +36,8 @@ async def validate_output(
     Raises:
         Exception: Any exception of the validator, if its `on_error` is `"raise"`.
     """
+    if requirement.observed is not None:
+        return whole_result(requirement.observed)
     if streamed and requirement.chunks_decide:
         return NEVER_PASSED if requirement.holds_back else ValidationResult(True)
     try:
@@ -60,7 +62,7 @@ async def validate_output(
 def _despite(error: Exception, requirement: Requirement) -> ValidationResult:
     """Return the verdict that `on_error` makes of an exception, or raise it."""
     named = without_secrets(f"{type(error).__name__}: {error}")
-    match requirement.on_error:
+    match requirement.on_error if requirement.enforce else "fail":
         case "pass":
             return ValidationResult(True, reason=f"could not judge the whole output: {named}")
         case "fail":

@@ -10,7 +10,7 @@ import secrets
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from streamval.aio.tasks import in_thread
 from streamval.errors import BackendError, RefusedRequestError, RequestError
 from streamval.pipeline.run import Run
+from streamval.requirements.base import Requirement
 from streamval.serve.configuration import ServedModel
 from streamval.serve.exchange import Exchange
 from streamval.serve.limiter import DRAINING
@@ -140,6 +141,7 @@ async def _run(
         names = tuple(requirement.name for requirement in run.requirements)
         run.subscribe(service.metrics.of(request.model, names))
         run.subscribe(line.note)
+        line.watch(run.requirements)
         if service.configuration.server.recent:
             asked = request.turns
             service.recent.add(run, request.model, asked[-1].content if asked else "")
@@ -149,6 +151,7 @@ async def _run(
             run,
             model,
             wants_events="x-streamval-events" in headers,
+            judged=service.decides(request.model),
             headers_after=service.configuration.server.headers_after,
             passes=partial(service.passes, request.model),
         )
@@ -241,6 +244,8 @@ class RequestLog:
         self.model, self.stream = "", False
         self.status, self.outcome, self.error = 0, "", ""
         self.rules: list[str] = []  # that the answer did not meet
+        self.observed: list[str] = []  # that it did not meet, and that only observe
+        self._observers: dict[int, str] = {}
         self.first_chunk: float | None = None
         self.attempts, self.usage = 0, (0, 0, 0)
         self._began = time.monotonic()
@@ -249,10 +254,24 @@ class RequestLog:
         """Keep what the line needs of an event."""
         if event.type == "chunk" and self.first_chunk is None:
             self.first_chunk = time.monotonic() - self._began
+        elif event.type == "verdict" and event.observed and event.verdict == "fail":
+            self._note_observed(event.requirement)
+        elif event.type == "full_validation":
+            for at, name in self._observers.items():
+                if not event.results[at]:
+                    self._note_observed(name)
         elif event.type == "completed":
             self.attempts = event.attempts_used
             usage = event.usage
             self.usage = (usage.prompt_tokens or 0, usage.completion_tokens, usage.discarded_tokens)
+
+    def watch(self, requirements: Sequence[Requirement]) -> None:
+        """Note which requirements observe."""
+        self._observers = {at: one.name for at, one in enumerate(requirements) if not one.enforce}
+
+    def _note_observed(self, name: str) -> None:
+        if name not in self.observed:
+            self.observed.append(name)
 
     def write(self) -> None:
         """Write the line."""
@@ -266,6 +285,7 @@ class RequestLog:
             "status": self.status,
             "outcome": self.outcome,
             "rules": self.rules,
+            "observed": self.observed,
             "error": self.error,
             "attempts": self.attempts,
             "tokens_in": self.usage[0],

@@ -117,12 +117,14 @@ class Exchange:
         model: ServedModel,
         *,
         wants_events: bool,
+        judged: bool = True,
         headers_after: float = 5.0,
         passes: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         """Prepare the answer to a request.
 
-        See `ServerSettings` for `headers_after`; `passes` judges the words with which a model refuses.
+        See `ServerSettings` for `headers_after`; `judged` says whether rules decide, `passes` judges the words with
+        which a model refuses.
         """
         self._headers_after, self._passes = headers_after, passes
         self._request, self._run, self._model = request, run, model
@@ -131,7 +133,8 @@ class Exchange:
         self._writer = make(run.run_id, request.model, int(time.time()), request.echo)
         self._wants_events = wants_events and request.stream
         # Chunks of JSON are single deltas, so with requirements the whole answer is judged first.
-        judged_late = bool(model.requirements) and request.wants_json
+        self._judged = judged
+        judged_late = judged and request.wants_json
         self._held = model.release == "all" or judged_late
         if self._relay is not None:
             run.subscribe(self._note)
@@ -297,7 +300,7 @@ class Exchange:
     async def _annotations(self) -> list[dict[str, Any]]:
         """Return what the upstream says about its text, if that meets the rules."""
         given = [] if self._relay is None else self._relay.annotations
-        if given and self._model.requirements and self._passes is not None:
+        if given and self._judged and self._passes is not None:
             return given if await self._passes(json.dumps(given, ensure_ascii=False)) else []
         return given
 

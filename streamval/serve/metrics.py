@@ -15,8 +15,10 @@ from streamval.events import (
     FullValidationEvent,
     QuickCheckEvent,
     RetryEvent,
+    VerdictEvent,
 )
 from streamval.serve.limiter import Limiter
+from streamval.types.results import Usage
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -88,6 +90,9 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
+_VERDICTS = "fail", "pass"
+
+
 class RunMetrics:
     """Counts the events of one run."""
 
@@ -101,18 +106,26 @@ class RunMetrics:
             case ChunkEvent():
                 metrics.chunks.labels(model).inc()
             case QuickCheckEvent():
-                if not event.passed:
-                    metrics.cuts.labels(model).inc()
-                for name, result in zip(self._names, event.results, strict=False):
-                    if result is not None:
-                        metrics.verdicts.labels(model, name, result.success).inc()
+                self._count_check(event)
+            case VerdictEvent() if event.observed:
+                metrics.verdicts.labels(model, event.requirement, event.verdict).inc()
             case FullValidationEvent():
                 for name, whole in zip(self._names, event.results, strict=False):
-                    metrics.verdicts.labels(model, name, "pass" if whole else "fail").inc()
+                    metrics.verdicts.labels(model, name, _VERDICTS[bool(whole)]).inc()
             case RetryEvent():
                 metrics.retries.labels(model, event.mode).inc()
             case CompletedEvent():
-                usage = event.usage
-                metrics.tokens.labels(model, "spent").inc(usage.completion_tokens)
-                metrics.tokens.labels(model, "discarded").inc(usage.discarded_tokens)
-                metrics.tokens.labels(model, "saved").inc(usage.reused_tokens)
+                self._count_tokens(event.usage)
+
+    def _count_check(self, event: QuickCheckEvent) -> None:
+        if not event.passed:
+            self._metrics.cuts.labels(self._model).inc()
+        for name, result in zip(self._names, event.results, strict=False):
+            if result is not None:
+                self._metrics.verdicts.labels(self._model, name, result.success).inc()
+
+    def _count_tokens(self, usage: Usage) -> None:
+        tokens = self._metrics.tokens
+        tokens.labels(self._model, "spent").inc(usage.completion_tokens)
+        tokens.labels(self._model, "discarded").inc(usage.discarded_tokens)
+        tokens.labels(self._model, "saved").inc(usage.reused_tokens)

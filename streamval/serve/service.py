@@ -7,6 +7,7 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any
 
 from streamval.backends.base import Backend, GenerationRequest
@@ -14,6 +15,7 @@ from streamval.backends.scripted import ScriptedBackend
 from streamval.errors import RequestError, UsageError
 from streamval.pipeline.pipeline import Pipeline
 from streamval.pipeline.run import Run
+from streamval.requirements.base import Requirement
 from streamval.requirements.by_name import requirement_of
 from streamval.serve.configuration import Configuration, ServedModel
 from streamval.serve.endpoints import Endpoint, OpenAIEndpoint, endpoint_of, known_options
@@ -61,6 +63,10 @@ class Service:
         self._requirements = {
             name: tuple(requirement_of(written) for written in model.requirements)
             for name, model in configuration.models.items()
+        }
+        self._deciding = {
+            name: tuple(rule for rule in rules if rule.enforce)
+            for name, rules in self._requirements.items()
         }
         self.kept = Kept(settings.responses, settings.responses_seconds)
         self.recent = Recent(settings.recent, prompts=settings.recent_prompts)
@@ -153,7 +159,7 @@ class Service:
         model = self.configuration.models[name]
         judge = self._judge_of(model)
         judging = Pipeline(
-            ScriptedBackend(text), requirements=self._requirements[name], validation_backend=judge
+            ScriptedBackend(text), requirements=self._deciding[name], validation_backend=judge
         )
         return (await judging.run("What did the upstream answer?")).success
 
@@ -219,6 +225,10 @@ class Service:
             raise refused
         return speakers
 
+    def decides(self, model: str) -> bool:
+        """Return whether a model has rules that decide: others only observe."""
+        return bool(self._deciding[model])
+
     def run_for(self, request: CompletionRequest, schemas: Schemas) -> tuple[Run[Any], ServedModel]:
         """Return the run that answers a request, not started yet.
 
@@ -227,19 +237,21 @@ class Service:
         """
         model = self.model_of(request)
         wanted, offered = schemas
-        rules = self._requirements[request.model]
+        rules, deciding = self._requirements[request.model], self._deciding[request.model]
+        if not deciding:  # each delta is sent at once, and observed in the chunks of the model
+            rules = tuple(in_chunks(rule, model.chunking) for rule in rules)
         upstream = self.configuration.upstreams[model.upstream[0]]
         options = upstream.limited(request.options)
         shows = self.configuration.server.recent > 0
         judge = self._judge_of(model)
-        more = [] if wanted is None else [meant(rules, judge)]
+        more = [] if wanted is None else [meant(deciding, judge)]
         try:
-            speakers = self._speakers_of(model, request, judged=bool(rules))
+            speakers = self._speakers_of(model, request, judged=bool(deciding))
             relayed = isinstance(speakers[0], Relay)
             pipeline: Pipeline[Any] = Pipeline(
                 speakers,
                 requirements=[*rules, *more],
-                chunking=model.chunking if rules else None,  # each delta is sent at once
+                chunking=model.chunking if deciding else None,
                 retry=None if model.repair is None else model.repair.repair(),
                 validation_backend=judge,
                 format=wanted,
@@ -289,6 +301,15 @@ async def pipeline_of(configuration: Configuration, name: str) -> AsyncIterator[
     finally:
         for endpoint in (*speaking, judges):
             await endpoint.aclose()
+
+
+def in_chunks(rule: Requirement, chunking: Any) -> Requirement:
+    """Return a rule that observes deltas in chunks of its own."""
+    if rule.chunking is not None:
+        return rule
+    twin = copy(rule)
+    twin.chunking = chunking
+    return twin
 
 
 def _digest(key: str) -> bytes:

@@ -33,7 +33,6 @@ from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
 from streamval.aio.tasks import loop_or_none, no_loop, start_eagerly
 from streamval.chunkers.channels import may_be_cut
 from streamval.errors import ValidatorError
-from streamval.requirements.base import judges_on
 from streamval.requirements.schema import ToolCalls
 from streamval.types.channels import CHANNELS, Channel
 from streamval.types.chunks import Chunk, CutChunk
@@ -98,7 +97,7 @@ class ChannelLanes:
                 so_far = SoFar(self.own.getvalue, begin)
         lanes = [
             Lane(position, one, options, channel, so_far)
-            if judges_on(one, channel, delivered=options.delivered)
+            if options.judges(position, channel)
             else None
             for position, one in enumerate(options.requirements)
         ]
@@ -150,6 +149,11 @@ class Fan:
         self._pausing = False
         self._source_ended = False
 
+    @property
+    def pending(self) -> int:
+        """How many chunks wait for verdicts."""
+        return len(self._rows.waiting)
+
     # What arrives
 
     def on_chunk(self, chunk: Chunk) -> None:
@@ -198,7 +202,11 @@ class Fan:
         But a word that may go on waits, as that of a text does.
         """
         left = self._its
-        if channel == "tool" and not any(one.reads_tools for one in self._options.requirements):
+        if (
+            channel == "tool"
+            and self._options.only is None
+            and not any(one.reads_tools for one in self._options.requirements)
+        ):
             self._refuse_tools()
         its = self._channels[channel]
         if left.channel == "reasoning":

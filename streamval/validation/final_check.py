@@ -68,7 +68,7 @@ async def final_check(
         if position == len(results):  # that no tools were offered has been judged by each chunk
             continue
         failed = failure_of(clone, answer, position, channel)
-        if failed is not None:
+        if failed is not None and clone.enforce:
             failures.append(failed)
         if results[position] is None or (failed is not None and results[position]):
             results[position] = answer

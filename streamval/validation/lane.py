@@ -427,11 +427,12 @@ class Lane:
             raised = ValidatorError(
                 f"requirement {name!r} was cancelled from inside as it judged a chunk"
             )
-        if self.requirement.on_error == "raise" or not isinstance(raised, Exception):
+        decides = self.requirement.on_error
+        if not isinstance(raised, Exception) or (decides == "raise" and self.requirement.enforce):
             return raised
         named = without_secrets(f"{type(raised).__name__}: {raised}")
         reason = f"could not judge chunk {chunk.index}: {named}"
-        return PartialValidationResult(self.requirement.on_error, reason=reason)
+        return PartialValidationResult("unknown" if decides == "raise" else decides, reason=reason)
 
     async def _within(self, timeout: float, judgement: Judgement) -> object:
         try:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict
 from streamval.backends.base import Backend
 from streamval.chunkers.chunking import Chunking
 from streamval.errors import UsageError
-from streamval.requirements.base import Requirement
+from streamval.requirements.base import Requirement, judges_on
 from streamval.types.channels import CHANNELS, Channel
 from streamval.types.context import Context
 from streamval.validation.checkpoints import Checkpoints
@@ -41,6 +41,9 @@ class JudgingOptions(TypedDict, total=False):
 class FanOptions:
     """The requirements that judge, and `JudgingOptions` with their defaults.
 
+    Attributes:
+        only: The position of the one requirement that judges, where it observes; `None` for all that decide.
+
     Raises:
         UsageError: If `max_pending_chunks` is below 1.
     """
@@ -57,9 +60,16 @@ class FanOptions:
     delivered: Collection[Channel] = CHANNELS
     reasoning: tuple[int, int] = (0, 0)
     said: Mapping[Channel, Callable[[], Any]] = field(default_factory=dict)
+    only: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_pending_chunks < 1:
             raise UsageError(
                 f"max_pending_chunks must be at least 1, not {self.max_pending_chunks}"
             )
+
+    def judges(self, position: int, channel: Channel) -> bool:
+        """Return whether a requirement judges a channel here."""
+        requirement = self.requirements[position]
+        here = requirement.enforce if self.only is None else position == self.only
+        return here and judges_on(requirement, channel, delivered=self.delivered)

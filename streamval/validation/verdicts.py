@@ -43,6 +43,11 @@ class Verdict(NamedTuple):
     requirement: Requirement | None = None
     asked: int | None = None
 
+    @property
+    def decides(self) -> bool:
+        """Whether the requirement decides: it does not only observe."""
+        return self.requirement is None or self.requirement.enforce
+
     def _repr_html_(self) -> str:
         return html_of(self)
 
@@ -275,7 +280,7 @@ class TriStateMerge:
 
     def add(self, verdict: Verdict) -> list[Check]:
         """Take a verdict. Return the checks that it completes."""
-        if self._failed:
+        if self._failed or not verdict.decides:
             return []
         lane, chunk, result, lanes, position, covered, _, requirement, asked = verdict
         if position is None:

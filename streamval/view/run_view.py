@@ -307,6 +307,7 @@ class RunView:
         if 0 <= event.lane < len(self._rows):
             row = self._rows[event.lane]
             row["state"], row["reason"] = event.verdict, event.reason or ""
+            row["judged"] += event.observed
             if 0 <= event.seconds < MOST:
                 row["seconds"] = (row["seconds"] or 0.0) + event.seconds
 

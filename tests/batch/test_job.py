@@ -17,6 +17,8 @@ from streamval.batch import Job, RowEvent, Slowed, answering, fingerprint, statu
 from streamval.batch.answering import Answering
 from streamval.batch.table import Table
 from streamval.errors import AuthenticationError, UsageError
+from tests.support.breaking import Breaking
+from tests.support.upstream import words
 
 
 class Counted(sv.Backend):
@@ -535,3 +537,16 @@ async def test_a_repair_that_is_refused_for_good_is_an_error_that_counts(out, mo
     result = await sv.batch(rows_of(1), out, made)
     assert (result.in_all.errors, result.in_all.tokens > 0) == (1, True)
     assert backend.asked == [None, "One is fine.", "One is fine."]
+
+
+async def test_a_row_whose_stream_breaks_off_is_resumed_and_its_tokens_are_counted(out):
+    said = words("One is fine. Two is good. Three ends.")
+    backend, spare = Breaking(said, [5]), Breaking(said)
+    made = sv.Pipeline([backend, spare], retry=sv.Repair(loop_budget=1))
+    result = await sv.batch(rows_of(1), out, made)
+    (record,) = results_in(out)
+    assert (result.success, record["text"]) == (True, "One is fine. Two is good. Three ends.")
+    assert record["attempts"] == 2
+    assert record["usage"]["completion_tokens"] == len(said) + 3
+    assert record["usage"]["discarded_tokens"] == 3
+    assert len(spare.requests) == 0

@@ -49,9 +49,7 @@ def test_what_is_sent_is_what_stands(dice, stream, release):
         run.subscribe(lambda event: delivered.append(run.text))
         exchange = Exchange(client.send, "id")
         model = ServedModel(upstream="u", release=release)
-        exchange.begin(
-            read_request(json.dumps(body).encode()), run, None, model, wants_events=False
-        )
+        exchange.begin(read_request(json.dumps(body).encode()), run, model, wants_events=False)
         try:
             async with run:
                 await exchange.answer()

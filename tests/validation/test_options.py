@@ -9,7 +9,9 @@ from streamval.validation.options import MAX_PENDING_CHUNKS, FanOptions, Judging
 
 
 def test_the_keyword_arguments_are_the_fields_but_for_the_requirements():
-    assert {"requirements", *JudgingOptions.__annotations__} == {f.name for f in fields(FanOptions)}
+    assert {"requirements", "only", *JudgingOptions.__annotations__} == {
+        f.name for f in fields(FanOptions)
+    }
 
 
 def test_nothing_but_the_requirements_need_be_given():
