@@ -33,9 +33,10 @@ class JSONDelta(Chunk):
         attempt: int = 1,
         channel: Channel = "text",
         call: int | None = None,
+        masked: bool = False,
         reading: Reading | None = None,
     ) -> None:
-        Chunk.__init__(self, text, index, start, end, separator, attempt, channel, call)
+        Chunk.__init__(self, text, index, start, end, separator, attempt, channel, call, masked)
         self.__dict__["reading"] = reading
 
 
@@ -48,11 +49,15 @@ class JSONChunk(JSONDelta):
         value: A string, a number, a bool or null, decoded; `None` for the end of an object or
             array: its values were separate chunks.
         ends: Whether this is the closing bracket of the object or array at `path`.
+        is_key: Whether it is a key, which has the value of its text.
+        within: Of a piece of a call of a tool, its offsets in the arguments.
     """
 
     path: str | None = None
     value: Any = None
     ends: bool = False
+    is_key: bool = False
+    within: tuple[int, int] | None = None
 
 
 def cuts_json(chunking: object) -> bool:

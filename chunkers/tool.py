@@ -64,14 +64,19 @@ class _Call:
 
     def whole(self) -> ToolCall:
         raw = "".join(self.raw).strip() or "{}"  # a call without arguments
-        try:
-            arguments = json.loads(raw, parse_float=_finite, parse_constant=_finite)
-        except (ValueError, RecursionError):
-            arguments = None
         # All servers accept an id of nine characters.
+        name, arguments = self.name, read_arguments(raw)
         return ToolCall(
-            self.number, self.id or token_hex(5)[:9], self.name, arguments, raw, self.signature
+            self.number, self.id or token_hex(5)[:9], name, arguments, raw, self.signature
         )
+
+
+def read_arguments(raw: str) -> Any:
+    """Return the arguments of a call, parsed; `None` where they are not JSON."""
+    try:
+        return json.loads(raw, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError):
+        return None
 
 
 _SIGNATURE = re.compile(r"[A-Za-z0-9+/_=-]{1,65536}")

@@ -166,6 +166,7 @@ class ChunkEvent(BaseEvent):
         end: Offset just past the last one.
         separator: The raw text between the chunk before and this one.
         audio: The chunk, where it is sound; base64 in JSON.
+        masked: Whether a requirement has masked a part of it.
 
     Example:
         >>> ChunkEvent(run_id="r", attempt=1, text="Hi.", chunk_index=0, start=0, end=3, separator="").chunk().text
@@ -179,12 +180,19 @@ class ChunkEvent(BaseEvent):
     end: int
     separator: str
     audio: bytes | None = None
+    masked: bool = False
 
     def chunk(self) -> Chunk:
         """Return the chunk itself: an `AudioChunk`, where it is sound."""
         if self.audio is None:
             return Chunk(
-                self.text, self.chunk_index, self.start, self.end, self.separator, self.attempt
+                self.text,
+                self.chunk_index,
+                self.start,
+                self.end,
+                self.separator,
+                self.attempt,
+                masked=self.masked,
             )
         return AudioChunk(self.audio, self.chunk_index, self.start, self.end, attempt=self.attempt)
 
@@ -200,6 +208,7 @@ class ReasoningEvent(BaseEvent):
         start: Offset of its first character in the attempt's reasoning.
         end: Offset just past the last one.
         separator: The raw text between the chunk before and this one.
+        masked: Whether a requirement has masked a part of it.
 
     Example:
         >>> ReasoningEvent(run_id="r", attempt=1, text="Let me see.", chunk_index=0, start=0, end=11, separator="").text
@@ -212,6 +221,7 @@ class ReasoningEvent(BaseEvent):
     start: int
     end: int
     separator: str
+    masked: bool = False
 
 
 class ToolCallEvent(BaseEvent):

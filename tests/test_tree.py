@@ -32,6 +32,7 @@ ACROSS = {  # what is about no single module
     "pipeline/test_resumed",
     "serve/test_resumed",
     "serve/test_observed",
+    "serve/test_masked",
     "serve/test_clients",
     "serve/test_protocols",
 }

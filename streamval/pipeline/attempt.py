@@ -42,8 +42,8 @@ from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.seam import mend_seam, skip_blank, split_word
 from streamval.pipeline.settings import Settings
 from streamval.pipeline.written import RecordedChunker, Written, recorded
+from streamval.requirements.masking import Masking
 from streamval.requirements.schema import MatchesSchema
-from streamval.requirements.shared_state import SharedState
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
 from streamval.types.context import Context
@@ -53,7 +53,9 @@ from streamval.types.results import Failure, ValidationResult
 from streamval.types.text import mended
 from streamval.validation.checkpoints import Checkpoints
 from streamval.validation.final_check import REFUSED, as_read_by_rules, final_check
+from streamval.validation.masking import Masks
 from streamval.validation.options import Clones
+from streamval.validation.shared_state import SharedState
 from streamval.validation.verdicts import Check, Verdict
 
 T = TypeVar("T")
@@ -71,6 +73,7 @@ class Attempt:
         reasoning_index: Index of the first chunk of reasoning, where reasoning was kept.
         checkpoints: Where the lanes keep their state, if a repair may continue.
         delivered: The output of the run that stands.
+        masks: The masks of that output.
 
     Attributes:
         reader: Reads the deltas; has the tokens and the finish reason.
@@ -85,6 +88,7 @@ class Attempt:
         closed_at: When the backend was closed, in Unix seconds; `None` before that.
         broken: The exception with which the backend broke off.
         error: The same in words, once the stream is resumed.
+        shown: The text and the reasoning for its result, where a requirement masks: what was delivered of it.
     """
 
     def __init__(
@@ -98,6 +102,7 @@ class Attempt:
         reasoning_index: int = 0,
         checkpoints: Checkpoints | None = None,
         delivered: Delivered,
+        masks: Masks,
     ) -> None:
         self.request = request
         # Reasoning that is not delivered is judged by the requirements that ask for it.
@@ -122,6 +127,8 @@ class Attempt:
         self._emitter: Emitter | None = emitter
         self._checkpoints = checkpoints
         self._delivered = delivered
+        self._masks = masks
+        self.shown: tuple[Any, str] | None = None
         self._clones: Clones = {}
         self._shared: list[SharedState] = []
 
@@ -138,7 +145,7 @@ class Attempt:
             stall_timeout=settings.stall_timeout,
             on_closed=self._on_closed,
         )
-        if settings.emit_tokens:
+        if settings.emit_tokens and not settings.masks:
             deltas = deltas.pipe(tap(self._emit_token))
         operators += settings.delta_operators
         if operators:
@@ -173,8 +180,8 @@ class Attempt:
         )
         released = checks.pipe(release())
         if self._checkpoints is not None:  # a repair may continue from here
-            released = released.pipe(tap(self._on_released), tap(self._checkpoints.released))
-        return released
+            return released.pipe(tap(self._on_released), tap(self._checkpoints.released))
+        return released.pipe(tap(self._on_released)) if settings.masks else released
 
     def _sent(self) -> tuple[GenerationRequest, list[Any]]:
         """Return the request for the backend, and the operators that join its continuation to the kept text."""
@@ -218,6 +225,7 @@ class Attempt:
         The text of a block that can be read has been judged and delivered as reasoning. Others are left out.
         """
         thought = self.reasoning.text if "reasoning" in self._settings.delivered else ""
+        thought = self._masks.over("reasoning", thought)
         known = self.reader.known
         blocks = zip(known.opaque, known.opaque_places, strict=True)
         return [one for one in blocks if all(text in thought for text in texts_in(one[0]))]
@@ -225,6 +233,34 @@ class Attempt:
     def drop_emitter(self) -> None:
         """Drop the emitter, which would keep the run in memory."""
         self._emitter = None
+
+    def seal(self) -> None:
+        """Keep what its result may show, as later attempts change the masks."""
+        if self._settings.masks:
+            text, reasoning = self.written, self.reasoning
+            self.shown = (
+                self._masks.over("text", text.text[: text.released_to]),
+                self._masks.over("reasoning", reasoning.text[: reasoning.released_to]),
+            )
+
+    def hide(self, text: str | None) -> str | None:
+        """Return a text of a requirement or a server without what is masked."""
+        if not text or not self._settings.masks:
+            return text
+        hidden = self._masks.hidden("text", self.written.text)
+        hidden += self._masks.hidden("reasoning", self.reasoning.text)
+        for part, replacement in hidden:
+            text = text.replace(part, replacement)
+        for requirement in self._settings.requirements:
+            if isinstance(requirement, Masking) and requirement.enforce:
+                text = requirement.hidden(text)
+        return text
+
+    def _hidden(self, result: Any) -> Any:
+        """Return a result, or a failure, without what is masked in its reason."""
+        if result is None or result.reason is None or not self._settings.masks:
+            return result
+        return replace(result, reason=self.hide(result.reason))
 
     def warn_of_shared_state(self) -> None:
         """Warn if judging has changed the originals, through their shallow copies.
@@ -298,7 +334,7 @@ class Attempt:
             lane=verdict.lane,
             requirement=verdict.requirement.name,
             verdict=verdict.result.success,
-            reason=verdict.result.reason,
+            reason=self.hide(verdict.result.reason),
             seconds=verdict.seconds,
             channel=verdict.chunk.channel,
             observed=not verdict.requirement.enforce,
@@ -307,8 +343,15 @@ class Attempt:
     def _on_check(self, check: Check) -> None:
         """Emit the check of a chunk, or of the whole output, and note which requirements failed it."""
         self.written.compact()
-        self.failures = check.failures
         chunk = check.chunk
+        if check.masks and chunk is not None:
+            self._masks.add(chunk.channel, check.masks)
+        if self._settings.masks:
+            check = check._replace(
+                failures=tuple(map(self._hidden, check.failures)),
+                results=tuple(map(self._hidden, check.results)),
+            )
+        self.failures = check.failures
         if chunk is None:
             self._on_final(check)
             return
@@ -330,7 +373,7 @@ class Attempt:
                 for failure in self.failures
             )
         elif type(chunk) is ToolChunk and chunk.whole is not None:
-            self.calls.append(chunk.whole)
+            self.calls.append(self._masks.over_call(chunk.whole))
 
     async def _judge_whole(self, clones: Clones, judge: Backend, ctx: Context) -> Check:
         self.ended_naturally = True
@@ -341,11 +384,19 @@ class Attempt:
             finish_reason=known.finish_reason,
         )
         written: dict[Channel, Any] = {
-            "text": self.written.text,
-            "reasoning": self.reasoning.text,
+            "text": self._masks.over("text", self.written.text),
+            "reasoning": self._masks.over("reasoning", self.reasoning.text),
             "tool": "".join(map(as_read_by_rules, self.calls)),
         }
-        return await final_check(clones, judge, ctx, written, known)
+        check = await final_check(clones, judge, ctx, written, known)
+        wrong = [
+            Failure(call.name, why, channel="tool")
+            for call in self.calls
+            if (why := self._settings.complaint(call))
+        ]
+        return (
+            check._replace(success="fail", failures=(*check.failures, *wrong)) if wrong else check
+        )
 
     def _on_final(self, check: Check) -> None:
         results = tuple(one for one in check.results if isinstance(one, ValidationResult))

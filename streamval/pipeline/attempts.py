@@ -46,6 +46,7 @@ from streamval.types.chunks import Chunk
 from streamval.types.messages import ToolCall
 from streamval.types.text import mended
 from streamval.validation.checkpoints import Checkpoints
+from streamval.validation.masking import Masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,9 @@ class Attempts:
         self, settings: Settings, request: GenerationRequest, emitter: Emitter, gate: Gate
     ) -> None:
         self.delivered = Delivered(
-            settings.nothing, settings.schema, rewritten=bool(settings.chunk_operators)
+            settings.nothing,
+            settings.schema,
+            rewritten=bool(settings.chunk_operators) or settings.masks,
         )
         self.ledger = Ledger()
         self.cancelled = False
@@ -99,6 +102,8 @@ class Attempts:
         self.takeover = Takeover(settings.backends, settings.retry.resume if settings.retry else 0)
         self._thought_stands = False  # and further reasoning is not delivered
         self._calls_again: list[ToolCall] = []  # that were delivered, and may be written again
+        self._masks = Masks()
+        self._last: Attempt | None = None
         self._subscription: Subscription | None = None
         self._operators: ChunkOperators | None = None
 
@@ -215,7 +220,8 @@ class Attempts:
     def in_words(self, error: BaseException) -> str:
         """Return the message of an exception, without keys."""
         holds_keys = self.takeover.current.options_hold_keys
-        return mended(without_secrets(str(error), self.request.options if holds_keys else {}))
+        said = mended(without_secrets(str(error), self.request.options if holds_keys else {}))
+        return said if self._last is None else self._last.hide(said) or said
 
     # A stream that broke off
 
@@ -275,6 +281,7 @@ class Attempts:
         checkpoints.rewind()
         self._calls_again = list(self.delivered.calls)
         self.ledger.keep(written.released_to, reasoning=bool(reasoning.released_to))
+        self._keep_masks(attempt, reasoning=True)
         kept = Kept(
             written.text[: written.released_to],
             written.next_index,
@@ -290,6 +297,7 @@ class Attempts:
                 tokens=kept.tokens + reasoning.released_tokens,
             )
         checkpoints.forget("reasoning")
+        self._masks.clear("reasoning")
         self._thought_stands = bool(kept.prefix) and self.delivered.thoughts > 0
         if not self._thought_stands:
             self.delivered.drop_reasoning()
@@ -325,6 +333,7 @@ class Attempts:
             attempt.failed_on == "reasoning" or bool(reasoning.text)
         )
         self.ledger.keep(written.released_to, reasoning=keeps)
+        self._keep_masks(attempt, reasoning=keeps)
         checkpoints.rewind()
         self.delivered.calls.clear()
         kept = Kept(
@@ -343,12 +352,19 @@ class Attempts:
             tokens=kept.tokens + reasoning.released_tokens,
         )
 
+    def _keep_masks(self, attempt: Attempt, *, reasoning: bool) -> None:
+        self._masks.keep("text", attempt.written.released_to)
+        self._masks.clear("tool", *(() if reasoning else ("reasoning",)))
+        if reasoning:
+            self._masks.keep("reasoning", attempt.reasoning.released_to)
+
     async def _restart(self, checkpoints: Checkpoints | None) -> None:
         """Clear everything: no delivered chunk stands."""
         self._thought_stands, self._calls_again = False, []
         if self._operators is not None:
             await self._operators.restart()
         self.delivered.clear()
+        self._masks.clear()
         self.ledger.discard()
         if checkpoints is not None:
             checkpoints.reset()
@@ -364,7 +380,9 @@ class Attempts:
             reasoning_index=kept.reasoning_index,
             checkpoints=checkpoints,
             delivered=self.delivered,
+            masks=self._masks,
         )
+        self._last = attempt
         deliver = self._deliver if self._operators is None else self._put
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -384,6 +402,7 @@ class Attempts:
             attempt.drop_emitter()
             self.ledger.ended(loop.time() - began)
         attempt.warn_of_shared_state()
+        attempt.seal()
         if attempt.has_released or attempt.ended_naturally:
             self.takeover.went_well()
         return attempt
@@ -415,7 +434,7 @@ class Attempts:
                 self._emit_chunk(ReasoningEvent, chunk)
         elif isinstance(chunk, ToolChunk) and chunk.whole is not None:
             call = self._new_call(chunk.whole)
-            if call is None:
+            if call is None or (chunk.masked and self._settings.complaint(call)):
                 return
             self.delivered.calls.append(call)
             fields = {name: getattr(call, name) for name in call.__slots__}
@@ -436,6 +455,8 @@ class Attempts:
             content: dict[str, Any] = {"text": "", "separator": "", "audio": chunk.text}
         else:
             content = {"text": chunk.text, "separator": chunk.separator}
+            if chunk.masked:
+                content["masked"] = True
         self._emitter.emit(
             event,
             self.request.attempt,

@@ -143,15 +143,16 @@ class _Entry:
 
     def result(self, *, success: bool) -> AttemptResult:
         attempt = self.attempt
+        text, reasoning = attempt.shown or (attempt.written.text, attempt.reasoning.text)
         return AttemptResult(
-            **_as_fields(attempt.written.text),
+            **_as_fields(text),
             failures=attempt.failures,
             validations=attempt.validations,
             usage=self.usage(success=success),
             seconds=self.seconds,
             finish_reason=attempt.reader.known.finish_reason,
             kept=self.kept,
-            reasoning=attempt.reasoning.text,
+            reasoning=reasoning,
             tool_calls=tuple(attempt.calls),
             error=attempt.error,
             model=attempt.reader.known.model,

@@ -16,6 +16,7 @@ from streamval.structured.schema import Schema
 from streamval.structured.tools import Tool
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
+from streamval.types.messages import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,20 @@ class Settings:
     emit_verdicts: bool
     delta_operators: tuple[Callable[[Observable[str]], Observable[str]], ...]
     chunk_operators: tuple[Callable[[Observable[Chunk]], Observable[Chunk]], ...]
+
+    @property
+    def masks(self) -> bool:
+        """Whether a requirement may mask text: then nothing else of it is in events and results."""
+        return any(one.masks and one.enforce for one in self.requirements)
+
+    def complaint(self, call: ToolCall) -> str | None:
+        """Return what is wrong with the arguments of a call in which text was masked: they still have to be valid."""
+        if not self.masks:
+            return None
+        for tool in self.tools:
+            if tool.name == call.name and not isinstance(tool.schema, str):
+                return tool.schema.complaint(call.raw)
+        return None
 
     @property
     def backend(self) -> Backend:

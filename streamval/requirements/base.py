@@ -87,6 +87,10 @@ class Requirement:
     reads_json: bool = False
     """Whether it takes a chunk that has been parsed as JSON (`JSONDelta`) in place of its text."""
 
+    masks: bool = False
+    """Whether its verdicts may mask text (`PartialValidationResult.masks`). Then nothing that was not judged is in an
+    event or a result: there are no events of tokens, and attempts have only the text that was delivered."""
+
     resumable: bool = True
     """Whether a repair may continue after the last chunk before the failed chunk, because no part of
     the fault has been delivered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeAlias
@@ -58,7 +59,7 @@ _EMAIL = re.compile(
 )
 _INTERNATIONAL = re.compile(r"(?<![\w.+])00(?=[\s)-]*[1-9])")
 _NO_TELEPHONE = re.compile(r"\d{1,2}[-./]\d{1,2}[-./]\d{2,4}|97[89][ -]\d.*")
-_MARKUP = re.compile(r"[*_`]+")
+_NOISE = re.compile(r"[*_`]+|\+(?=[\s+]*\+)")  # markup, and a plus before another one
 # More groups than two telephone numbers have, all of them short. Each would be tried as a number.
 _TABLE = re.compile(r"(?<!\d)(?:\d{1,3}(?:[^\w+]\d{1,3}){15,}|\d{2,3}(?:[^\w+]\d{2,3}){9,})(?!\d)")
 _DIGIT = re.compile(r"\d")
@@ -101,9 +102,42 @@ def _plain(found: re.Match[str]) -> str:
     return "-" if char == "\u2212" else char  # the minus sign
 
 
+class Keys:
+    """Finds API keys, tokens and private keys in a text: the kind of a key, or `None`.
+
+    Args:
+        kinds: Kinds, each with its pattern.
+    """
+
+    def __init__(self, kinds: list[tuple[str, Any]]) -> None:
+        self._kinds = kinds
+
+    def __call__(self, text: str, new: int = 0) -> str | None:
+        """Return the kind of key in a text, or `None`. Text before `new` has been checked."""
+        if _PRIVATE_KEY.search(text):
+            return "a secret (private key)"
+        for word in _WORDS.findall(text, new):
+            if len(word) >= SHORTEST_KEY and (kind := self._kind(word)):
+                return kind
+        return None
+
+    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield where keys are. Private keys have several words, and are left out."""
+        for word in _WORDS.finditer(text):
+            if len(word[0]) >= SHORTEST_KEY and self._kind(word[0]):
+                yield *word.span(), "secret"
+
+    def _kind(self, word: str) -> str | None:
+        for kind, pattern in self._kinds:
+            found = pattern.search(word)
+            if found is not None and len(set(found[0])) >= PLACEHOLDER:
+                return kind
+        return None
+
+
 @cache
-def key_finder() -> Find:
-    """Return a function that takes a text and returns the kind of key in it, or `None`.
+def key_finder() -> Keys:
+    """Return what finds keys.
 
     The patterns are those of Kingfisher, a scanner by MongoDB, and of Betterleaks within it. Only
     patterns that recognise a key by itself are used; those that need a variable's name suit source code.
@@ -121,20 +155,7 @@ def key_finder() -> Find:
         if rule["visible"] and (pattern := _of_one_word(rules.detail(rule["id"]))):
             name = re.split(r"[./]", rule["id"])[1].replace("-", " ")
             kinds.append((f"a secret ({name})", regex.compile(pattern)))
-
-    def find(text: str, new: int = 0) -> str | None:
-        if _PRIVATE_KEY.search(text):
-            return "a secret (private key)"
-        for word in _WORDS.findall(text, new):
-            if len(word) < SHORTEST_KEY:
-                continue
-            for kind, pattern in kinds:
-                found = pattern.search(word)
-                if found is not None and len(set(found[0])) >= PLACEHOLDER:
-                    return kind
-        return None
-
-    return find
+    return Keys(kinds)
 
 
 _WORDS = re.compile(rf"[^\s{UNSPACED}]+")
@@ -196,6 +217,47 @@ class PersonalData:
                 return kind
         return None
 
+    def spans(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Yield where personal data is, and its kind."""
+        for found in _EMAIL.finditer(text) if "@" in text else ():
+            yield *found.span(), "e-mail address"
+        digits = [found.start() for found in _DIGIT.finditer(text)]
+        if len(digits) < _FEWEST_DIGITS:
+            return
+        for span in self._cards(text):
+            yield *span, "payment card number"
+        for span in self._ibans(text):
+            yield *span, "IBAN"
+        written = "".join(text[at] for at in digits)
+        for number in self._numbers(text):
+            at = written.find(number)
+            while at >= 0:
+                yield digits[at], digits[at + len(number) - 1] + 1, "telephone number"
+                at = written.find(number, at + 1)
+
+    def _cards(self, text: str, begin: int = 0) -> Iterator[tuple[int, int]]:
+        for shape in _CARDS:
+            for found in shape.finditer(text, begin):
+                number = re.sub(r"\D", "", found[1])
+                if _NETWORKS.fullmatch(number) and self._luhn.is_valid(number):
+                    yield found.span(1)
+
+    def _ibans(self, text: str, begin: int = 0) -> Iterator[tuple[int, int]]:
+        for found in _IBAN.finditer(text, begin):
+            size = self._iban_length((found[1] + found[2]).upper())
+            letters, end = _next_letters(text, found.start(), size)
+            if size and self._iban.is_valid(letters):
+                yield found.start(), end
+
+    def _numbers(self, text: str, begin: int = 0) -> Iterator[str]:
+        """Yield the digits of telephone numbers."""
+        for spelled in _spellings(_TABLE.sub(" ", _NOISE.sub("", text[begin:]))):
+            if self._region is None and "+" not in spelled:  # there is no number in it
+                continue
+            for found in self._telephones(spelled, self._region):
+                if not _NO_TELEPHONE.fullmatch(found.raw_string):
+                    yield re.sub(r"\D", "", found.raw_string)
+
     def may_go_on(self, text: str) -> bool:
         """Return whether the end of a text may be the beginning of a number.
 
@@ -214,21 +276,10 @@ class PersonalData:
         return False
 
     def _has_card(self, text: str, new: int) -> bool:
-        return any(
-            _NETWORKS.fullmatch(number := re.sub(r"\D", "", found[1]))
-            and self._luhn.is_valid(number)
-            for shape in _CARDS
-            for found in shape.finditer(text, max(new - LONGEST_CARD, 0))
-            if found.end(1) > new
-        )
+        return any(end > new for _, end in self._cards(text, max(new - LONGEST_CARD, 0)))
 
     def _has_iban(self, text: str, new: int) -> bool:
-        for found in _IBAN.finditer(text, max(new - LONGEST_IBAN, 0)):
-            size = self._iban_length((found[1] + found[2]).upper())
-            letters, end = _next_letters(text, found.start(), size)
-            if size and end > new and self._iban.is_valid(letters):
-                return True
-        return False
+        return any(end > new for _, end in self._ibans(text, max(new - LONGEST_IBAN, 0)))
 
     def _iban_length(self, country: str) -> int:
         """Return the length of a country's IBANs; 0 if it has no IBANs."""
@@ -240,12 +291,7 @@ class PersonalData:
 
     def _has_telephone(self, text: str, new: int) -> bool:
         begin = text.find(" ", new - LONGEST_NUMBER) + 1 if new > LONGEST_NUMBER else 0
-        return any(
-            not _NO_TELEPHONE.fullmatch(found.raw_string)
-            for spelled in _spellings(_TABLE.sub(" ", _MARKUP.sub("", text[begin:])))
-            if self._region is not None or "+" in spelled  # or there is no number in it
-            for found in self._telephones(spelled, self._region)
-        )
+        return any(self._numbers(text, begin))
 
 
 LONGEST_CARD = 120
@@ -253,6 +299,44 @@ LONGEST_CARD = 120
 
 LONGEST_IBAN = 204
 """Characters of the longest way to write an IBAN: 34 letters (ISO 13616) with up to five characters behind each."""
+
+
+LONGEST_LEAK = 512
+"""Characters before a chunk in which a leak may begin."""
+
+_WORD = re.compile(r"\S+")
+_OPENS, _CLOSES = "([{<\"'“‘«", ".,;:!?)]}>\"'”’»…"
+
+
+def spans_in(
+    text: str, new: int, find: Callable[[str], Iterator[tuple[int, int, str]]]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield where leaks that reach behind an offset are: whole words, without the punctuation around them.
+
+    Args:
+        text: The text as it is written.
+        new: The offset.
+        find: Finds leaks in words of one spelling, joined by spaces.
+
+    Example:
+        >>> text = "Write to (bob@example.org)."
+        >>> [text[start:end] for start, end, _ in spans_in(text, 0, PersonalData(None).spans)]
+        ['bob@example.org']
+    """
+    begin = max(new - LONGEST_LEAK, 0)
+    words = [word for word in _WORD.finditer(text) if word.end() > begin]
+    spelled, places = "", []
+    for word in words:
+        places.append(len(spelled))
+        spelled += normalised(word[0]) + " "
+    for start, end, kind in find(spelled.rstrip()):
+        first = bisect_right(places, start) - 1
+        last = bisect_left(places, end) - 1
+        raw = text[words[first].start() : words[last].end()]
+        at = words[first].start() + len(raw) - len(raw.lstrip(_OPENS))
+        to = words[last].end() - len(raw) + len(raw.rstrip(_CLOSES))
+        if to > new:
+            yield at, to, kind
 
 
 def _next_letters(text: str, start: int, size: int) -> tuple[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ import regex
 from streamval.errors import UsageError, ValidatorError
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed, quoted
+from streamval.requirements.masking import REPLACEMENT, Action, Masking, Span, check_action
 from streamval.structured.as_read import forms_of, markup_begun, without_unseen
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
 from streamval.types.text import LETTER
@@ -91,10 +92,9 @@ class ForbiddenWords(ForbiddenPattern):
     def __init__(self, phrases: list[str], **options: Any) -> None:
         names = " or ".join(f'"{phrase}"' for phrase in phrases)
         split = [without_unseen(phrase).split() for phrase in phrases]
-        begun = [words[:size] for words in split for size in range(1, len(words))]
         options = {"check_only": True, "chunking": "word", "hold": True, **options}
         super().__init__(_whole_words(split), f"never say {names}", **options)
-        self._begun = _whole_words(begun, at_the_end=True) if begun else None
+        self._begun = _begun_in(split)
         self._room = 2 * max(map(len, phrases)) + ROOM
         self._tail = self._last = ""
 
@@ -121,7 +121,9 @@ class ForbiddenWords(ForbiddenPattern):
         return UNKNOWN
 
 
-def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
+def forbidden_words(
+    words: Iterable[str], *, action: Action = "fail", replacement: str = REPLACEMENT, **options: Any
+) -> Requirement:
     """Forbid words and phrases, in any case, as whole words.
 
     They are never put into a prompt, as naming a word invites it. The text is judged as it is written
@@ -130,6 +132,8 @@ def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
 
     Args:
         words: Words and phrases, in any order.
+        action: `"fail"`, or `"mask"` to deliver the replacement in their place and go on.
+        replacement: What is delivered then; ``{kind}`` is "word".
 
     Raises:
         UsageError: If there are no words, or a single string is given for them.
@@ -138,15 +142,62 @@ def forbidden_words(words: Iterable[str], **options: Any) -> Requirement:
         >>> forbidden_words(["basically", "in order to"]).description
         'never say "basically" or "in order to"'
     """
-    return ForbiddenWords(_phrases("forbidden_words", words), **options)
+    phrases = _phrases("forbidden_words", words)
+    check_action(action)
+    if action == "fail":
+        return ForbiddenWords(phrases, **options)
+    split = sorted(
+        (without_unseen(phrase).split() for phrase in phrases), key=_length, reverse=True
+    )
+    whole, begun = _whole_words(split), _begun_in(split)
+
+    def find(text: str, new: int) -> Iterator[Span]:
+        begin = max(new - LONGEST_HELD, 0)
+        found = whole.search(text, begin)
+        while found is not None:
+            if found.end() > new:
+                yield *found.span(), "word"
+            found = whole.search(text, found.start() + 1)  # they may overlap
+
+    return Masking(
+        ForbiddenWords(phrases),
+        find,
+        lambda text: begun is not None and begun.search(text, max(len(text) - LONGEST_HELD, 0)),
+        replacement,
+        **options,
+    )
 
 
-def forbidden_pattern(pattern: str, description: str | None = None, **options: Any) -> Requirement:
+def _length(words: list[str]) -> int:
+    return sum(map(len, words))
+
+
+def _begun_in(split: list[list[str]]) -> Pattern | None:
+    """Return a pattern of the beginnings of phrases at the end of a text."""
+    begun = [words[:size] for words in split for size in range(1, len(words))]
+    return _whole_words(begun, at_the_end=True) if begun else None
+
+
+LONGEST_HELD = 4096
+"""Characters before a chunk in which a phrase may begin."""
+
+
+def forbidden_pattern(
+    pattern: str,
+    description: str | None = None,
+    *,
+    action: Action = "fail",
+    replacement: str = REPLACEMENT,
+    **options: Any,
+) -> Requirement:
     """Forbid matches of a regular expression.
 
     Args:
         pattern: A regular expression of Python's `re`, searched for. It may take two seconds for a chunk.
         description: What is required, in words; by default made of the pattern.
+        action: `"fail"`, or `"mask"` to deliver the replacement in place of a match and go on. Matches are masked
+            within a sentence, or within a chunk of `chunking`; one that reaches further fails.
+        replacement: What is delivered then; ``{kind}`` is "match".
 
     Raises:
         UsageError: If the pattern is not a regular expression.
@@ -155,9 +206,18 @@ def forbidden_pattern(pattern: str, description: str | None = None, **options: A
         >>> forbidden_pattern(r"\\d{16}", "no card numbers").description
         'no card numbers'
     """
-    return ForbiddenPattern(
-        _compiled(pattern), description or f"nothing that matches {pattern}", **options
-    )
+    compiled, description = _compiled(pattern), description or f"nothing that matches {pattern}"
+    check_action(action)
+    if action == "fail":
+        return ForbiddenPattern(compiled, description, **options)
+
+    def find(text: str, new: int) -> Iterator[Span]:
+        for found in matches_of(compiled, text):
+            if found.end() > found.start():
+                yield *found.span(), "match"
+
+    strict = ForbiddenPattern(compiled, description)
+    return Masking(strict, find, lambda _: False, replacement, **options)
 
 
 class RequiredPattern(ChunkRule):
@@ -302,11 +362,27 @@ def found_in(pattern: Pattern, text: str) -> re.Match[str] | None:
     try:
         found: re.Match[str] | None = pattern.search(text, timeout=PATIENCE)
     except TimeoutError:
-        raise ValidatorError(
-            f"the pattern {pattern.pattern!r} took more than {PATIENCE:g} seconds for {len(text):,} "
-            "characters; write it without a repetition inside of a repetition"
-        ) from None
+        raise _too_slow(pattern, text) from None
     return found
+
+
+def matches_of(pattern: Pattern, text: str) -> list[re.Match[str]]:
+    """Return all matches in a text.
+
+    Raises:
+        ValidatorError: If a user's pattern takes longer than `PATIENCE`.
+    """
+    try:
+        return list(pattern.finditer(text, timeout=PATIENCE))  # type: ignore[call-overload]
+    except TimeoutError:
+        raise _too_slow(pattern, text) from None
+
+
+def _too_slow(pattern: Pattern, text: str) -> ValidatorError:
+    return ValidatorError(
+        f"the pattern {pattern.pattern!r} took more than {PATIENCE:g} seconds for {len(text):,} "
+        "characters; write it without a repetition inside of a repetition"
+    )
 
 
 class Language(ChunkRule):

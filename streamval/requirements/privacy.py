@@ -8,7 +8,7 @@ the consumer until the verdict is certain.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import regex
@@ -18,12 +18,15 @@ from streamval.errors import UsageError
 from streamval.requirements.base import Requirement
 from streamval.requirements.chunk_rule import ChunkRule, failed
 from streamval.requirements.leak_patterns import (
+    LONGEST_LEAK,
     UNFINISHED_KEY,
     Find,
     PersonalData,
     key_finder,
     normalised,
+    spans_in,
 )
+from streamval.requirements.masking import REPLACEMENT, Action, Masking, Span, check_action
 from streamval.structured.as_read import LONGEST_TAG, entities_read, forms_of, markup_begun
 from streamval.types.results import PASS, UNKNOWN, PartialValidationResult
 from streamval.types.text import LETTER
@@ -106,7 +109,9 @@ class NoLeak(ChunkRule):
         return PASS
 
 
-def no_secrets(**options: Any) -> Requirement:
+def no_secrets(
+    *, action: Action = "fail", replacement: str = REPLACEMENT, **options: Any
+) -> Requirement:
     """Forbid API keys, tokens and private keys, by the patterns of Kingfisher.
 
     It recognises some two hundred kinds (OpenAI's, Anthropic's, Google's, GitHub's, AWS's, …) by
@@ -115,6 +120,11 @@ def no_secrets(**options: Any) -> Requirement:
 
     Needs the extra ``streamval-llm[privacy]``. The first call takes half a second.
 
+    Args:
+        action: `"fail"`, or `"mask"` to deliver the replacement in place of a secret and go on. A private key of
+            several lines fails all the same.
+        replacement: What is delivered then; ``{kind}`` is "secret".
+
     Raises:
         UsageError: If the extra is not installed.
 
@@ -122,10 +132,17 @@ def no_secrets(**options: Any) -> Requirement:
         >>> no_secrets().hold
         True
     """
-    return NoLeak("no secrets", key_finder(), UNFINISHED_KEY.search, **options)
+    find = key_finder()
+    return _no_leak(action, replacement, "no secrets", find, UNFINISHED_KEY.search, **options)
 
 
-def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
+def no_personal_data(
+    region: str | None = None,
+    *,
+    action: Action = "fail",
+    replacement: str = REPLACEMENT,
+    **options: Any,
+) -> Requirement:
     """Forbid e-mail addresses, telephone numbers, payment card numbers and IBANs.
 
     Telephone numbers are found by phonenumbers (Google's library), card numbers and IBANs by
@@ -138,6 +155,9 @@ def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
     Args:
         region: Country (ISO 3166-1, two letters) whose numbers are recognised without a prefix
             such as +49 or 0049.
+        action: `"fail"`, or `"mask"` to deliver the replacement in place of the data and go on.
+        replacement: What is delivered then; ``{kind}`` is "e-mail address", "telephone number", "payment card
+            number" or "IBAN".
 
     Raises:
         UsageError: If the extra is not installed, or the region is unknown.
@@ -147,7 +167,28 @@ def no_personal_data(region: str | None = None, **options: Any) -> Requirement:
         'no personal data'
     """
     data = PersonalData(region)
-    return NoLeak("no personal data", data, data.may_go_on, **options)
+    return _no_leak(action, replacement, "no personal data", data, data.may_go_on, **options)
+
+
+def _no_leak(
+    action: Action,
+    replacement: str,
+    description: str,
+    find: Any,
+    may_go_on: Callable[[str], object],
+    **options: Any,
+) -> Requirement:
+    check_action(action)
+    if action == "fail":
+        return NoLeak(description, find, may_go_on, **options)
+
+    def spans(text: str, new: int) -> Iterator[Span]:
+        return spans_in(text, new, find.spans)
+
+    def goes_on(text: str) -> object:
+        return may_go_on(" ".join(normalised(text[-LONGEST_LEAK:]).split()))
+
+    return Masking(NoLeak(description, find, may_go_on), spans, goes_on, replacement, **options)
 
 
 def allowed_hosts(hosts: Iterable[str], **options: Any) -> Requirement:

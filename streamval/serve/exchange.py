@@ -216,7 +216,7 @@ class Exchange:
             self._asked_in_words = event.mode == "ask" or by_words
         elif isinstance(event, ChunkEvent) and self._relay is not None:
             known = self._relay.take_logprobs(event.separator + event.text, event.end)
-            self._logprobs.append([] if self._asked_in_words else known)
+            self._logprobs.append([] if self._asked_in_words or event.masked else known)
 
     async def refuse(
         self, status: int, said: Mapping[str, Any], headers: Mapping[str, str] | None = None

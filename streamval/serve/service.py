@@ -155,13 +155,17 @@ class Service:
         return endpoint
 
     async def passes(self, name: str, text: str) -> bool:
-        """Return whether a text that no model of ours wrote meets the rules of a model: an upstream's message."""
+        """Return whether a text that no model of ours wrote meets the rules of a model: an upstream's message.
+
+        One that would be masked does not.
+        """
         model = self.configuration.models[name]
         judge = self._judge_of(model)
         judging = Pipeline(
             ScriptedBackend(text), requirements=self._deciding[name], validation_backend=judge
         )
-        return (await judging.run("What did the upstream answer?")).success
+        result = await judging.run("What did the upstream answer?")
+        return result.success and result.full_text == text
 
     # A run
 

@@ -25,6 +25,7 @@ class Chunk:
         attempt: The attempt that wrote it, from 1.
         channel: `"text"`, `"reasoning"` or `"tool"`.
         call: Which call of a tool it belongs to, from 0; else `None`.
+        masked: Whether a requirement has masked a part of it: its text is not that of its offsets then.
 
     Example:
         >>> Chunk("Hello.", index=0, start=1, end=7, separator=" ").text
@@ -39,6 +40,7 @@ class Chunk:
     attempt: int = 1
     channel: Channel = "text"
     call: int | None = None
+    masked: bool = False
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class Chunk:
         attempt: int = 1,
         channel: Channel = "text",
         call: int | None = None,
+        masked: bool = False,
     ) -> None:
         # Made for each chunk: as in `PartialValidationResult`, half the time of a generated `__init__`.
         own = self.__dict__
@@ -62,6 +65,8 @@ class Chunk:
         if channel != "text":  # else those of the class
             own["channel"] = channel
             own["call"] = call
+        if masked:
+            own["masked"] = masked
 
     _repr_html_ = html_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, Generic, Literal, Self, get_args
@@ -43,11 +43,14 @@ class PartialValidationResult:
         success: `"pass"`, `"fail"` or `"unknown"`.
         reason: Why, in words a model can act on: it goes into the repair prompt.
         score: A confidence, on the validator's own scale.
+        masks: Parts of the chunk's text that are delivered as something else, of a requirement with `masks`:
+            ``(start, end, replacement)`` each. With `hold`, a start below 0 is in the text that it holds back before
+            the chunk.
         thunk: The model output behind the verdict, if a model judged. Not serialised.
         context: The context of that judgement. Not serialised.
 
     Raises:
-        ValueError: If `success` is not one of the three.
+        ValueError: If `success` is not one of the three, or a mask ends before it starts.
 
     Example:
         >>> PartialValidationResult("fail", reason="too long").as_bool()
@@ -57,6 +60,7 @@ class PartialValidationResult:
     success: TriState
     reason: str | None = field(default=None, kw_only=True)
     score: _Score = field(default=None, kw_only=True)
+    masks: tuple[tuple[int, int, str], ...] = field(default=(), kw_only=True)
     thunk: _Live = field(default=None, kw_only=True, compare=False, repr=False)
     context: _Live = field(default=None, kw_only=True, compare=False, repr=False)
 
@@ -66,6 +70,7 @@ class PartialValidationResult:
         *,
         reason: str | None = None,
         score: float | None = None,
+        masks: Iterable[tuple[int, int, str]] = (),
         thunk: Any = None,
         context: Any = None,
     ) -> None:
@@ -77,7 +82,9 @@ class PartialValidationResult:
         own["score"] = score
         own["thunk"] = thunk
         own["context"] = context
-        if reason is not None or success not in _TRI_STATES:
+        if masks:  # else those of the class
+            own["masks"] = tuple(map(tuple, masks))
+        if reason is not None or success not in _TRI_STATES or masks:
             self.__post_init__()
 
     def __post_init__(self) -> None:
@@ -85,6 +92,11 @@ class PartialValidationResult:
             raise ValueError(f"success must be 'pass', 'fail' or 'unknown', not {self.success!r}")
         if self.reason is not None:
             object.__setattr__(self, "reason", mended(str(self.reason)))
+        for start, end, replacement in self.masks:
+            if not start <= end or not isinstance(replacement, str):
+                raise ValueError(
+                    f"a mask is (start, end, replacement), not {(start, end, replacement)!r}"
+                )
 
     def as_bool(self) -> bool:
         """Return True for `"pass"` only. Read `success` to distinguish `"unknown"` from `"fail"`."""

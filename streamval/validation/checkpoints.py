@@ -91,12 +91,14 @@ def fresh(
     own = requirement.chunking
     if channel == "tool":
         reads = requirement.reads_tools or not _is_asked(requirement)
-        return LaneState(copy(requirement), None if reads else ToolProse(own), base)
+        whole = None if requirement.masks else own  # a string is masked as a whole
+        return LaneState(copy(requirement), None if reads else ToolProse(whole), base)
     if requirement.longer_chunks and (own == chunking or finer(own, chunking)):
         own = None
     chunker: LaneChunker | None = None if own is None else start_chunker(own)
     if cuts_json(chunking) and _reads_prose(requirement):
         everything = requirement.judges_all
+        own = None if requirement.masks else own
         chunker = JSONProse(own, keys=everything, scalars=everything or cuts_json_values(chunking))
     return LaneState(copy(requirement), chunker, base)
 

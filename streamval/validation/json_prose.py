@@ -202,7 +202,15 @@ class JSONProse:
         text = value if is_text else json.dumps(value)
         if not text.strip():
             return []
-        whole: Chunk = JSONChunk(text, 0, event.start, event.end, path=event.path, value=value)
+        whole: Chunk = JSONChunk(
+            text,
+            0,
+            event.start,
+            event.end,
+            path=event.path,
+            value=value,
+            is_key=event.kind == "key",
+        )
         if self._chunking is None:
             return [whole]
         texts = (begun or _String(event.start, self._chunking)).end(text)
@@ -254,7 +262,8 @@ class ToolProse:
 
     def __init__(self, chunking: Chunking = None) -> None:
         self._chunking = chunking
-        self._calls: dict[int, tuple[JSONProse, int]] = {}  # with the size of the arguments so far
+        # With the size of the arguments so far, and that of the white space before them.
+        self._calls: dict[int, tuple[JSONProse, int, int]] = {}
 
     def take(self, chunk: Chunk) -> list[Chunk]:
         """Return the pieces of text that a chunk completes."""
@@ -262,14 +271,16 @@ class ToolProse:
             return []
         if chunk.part == "name":
             return [chunk]
-        prose, size = self._calls.get(chunk.call) or (self._new(), 0)
+        prose, size, blank = self._calls.get(chunk.call) or (self._new(), 0, 0)
         if chunk.part == "end":
             pieces = prose.flush()
         else:
             end = size + len(chunk.text)
-            self._calls[chunk.call] = prose, end
+            if blank == size:
+                blank += len(chunk.text) - len(chunk.text.lstrip())
+            self._calls[chunk.call] = prose, end, blank
             pieces = prose.take(JSONDelta(chunk.text, 0, size, end, reading=chunk.reading))
-        return [replace(piece, start=chunk.start, end=chunk.end) for piece in pieces]
+        return [_placed_in(chunk, piece, blank) for piece in pieces]
 
     def flush(self) -> list[Chunk]:
         """Return an empty list: the end of each call has come before."""
@@ -280,8 +291,18 @@ class ToolProse:
 
     def __copy__(self) -> ToolProse:
         twin = ToolProse(self._chunking)
-        twin._calls = {call: (copy(prose), size) for call, (prose, size) in self._calls.items()}
+        twin._calls = {
+            call: (copy(prose), size, blank) for call, (prose, size, blank) in self._calls.items()
+        }
         return twin
+
+
+def _placed_in(chunk: ToolChunk, piece: Chunk, blank: int) -> Chunk:
+    """Return a piece of a call with the place of the chunk that completes it, and its own within the arguments."""
+    if isinstance(piece, JSONChunk):
+        within, call = (piece.start - blank, piece.end - blank), chunk.call
+        return replace(piece, start=chunk.start, end=chunk.end, within=within, call=call)
+    return replace(piece, start=chunk.start, end=chunk.end)
 
 
 _BRACKET = re.compile(r"[\[{]")

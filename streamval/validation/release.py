@@ -8,15 +8,17 @@ from operator import itemgetter
 
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk
+from streamval.types.masks import Mask
+from streamval.validation.masking import masked_chunk
 from streamval.validation.verdicts import Check
 
 
 class ReleaseOrder:
     """Decides which chunks may go to the consumer.
 
-    Without a lane that holds, each chunk that did not fail is released at once. A holding lane keeps an
-    unknown chunk, and all chunks after it on its channel, until a later pass covers them or the final validation
-    passes. Calls of tools wait for chunks of all channels before them.
+        Without a lane that holds, each chunk that did not fail is released at once. A holding lane keeps an
+        unknown chunk, and all chunks after it on its channel, until a later pass covers them or the final validation
+        passes. Calls of tools wait for chunks of all channels before them.
 
     Example:
         >>> from streamval.types.chunks import Chunk
@@ -33,9 +35,32 @@ class ReleaseOrder:
         self._held: dict[Channel, deque[tuple[int, Chunk]]] | None = None
         self._covered: dict[Channel, int | None] = {}
         self._count = 0
+        self._masks: dict[Channel, list[Mask]] | None = None  # that are not delivered yet
 
     def check(self, check: Check) -> list[Chunk]:
         """Take a check; return the chunks that may go now, in order."""
+        if check.masks:
+            self._add_masks(check)
+        released = self._released(check)
+        return released if self._masks is None else [self._masked(chunk) for chunk in released]
+
+    def _add_masks(self, check: Check) -> None:
+        assert check.chunk is not None
+        if self._masks is None:
+            self._masks = {}
+        self._masks.setdefault(check.chunk.channel, []).extend(check.masks)
+
+    def _masked(self, chunk: Chunk) -> Chunk:
+        """Return a chunk with its masks replaced. Of a mask that goes on behind it, the rest is kept."""
+        assert self._masks is not None
+        masks = self._masks.get(chunk.channel)
+        if not masks:
+            return chunk
+        if chunk.channel != "tool":  # calls may be mixed
+            self._masks[chunk.channel] = [mask for mask in masks if mask.end > chunk.end]
+        return masked_chunk(chunk, masks)
+
+    def _released(self, check: Check) -> list[Chunk]:
         chunk = check.chunk
         if check.success == "fail":
             self._held = None

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from streamval.requirements.base import Requirement
 from streamval.types.channels import Channel
 from streamval.types.chunks import Chunk, CutChunk
+from streamval.types.masks import Mask
 from streamval.types.notebook import html_of
 from streamval.types.results import Failure, PartialValidationResult, TriState, ValidationResult
 
@@ -31,6 +33,7 @@ class Verdict(NamedTuple):
             if no piece passed. `None` from any other lane.
         seconds: How long the lane took; `None` from a lane that is never asked.
         requirement: The clone that judged.
+        masks: The masks of the result, by their place on the channel.
     """
 
     lane: int
@@ -42,6 +45,7 @@ class Verdict(NamedTuple):
     seconds: float | None = None
     requirement: Requirement | None = None
     asked: int | None = None
+    masks: tuple[Mask, ...] = ()
 
     @property
     def decides(self) -> bool:
@@ -62,6 +66,7 @@ class Check(NamedTuple):
         covered: The offset on the chunk's channel up to which no lane holds chunks back; `None` where no
             lane holds, and after a failure, which releases nothing.
         failures: Which requirements failed, and why.
+        masks: The masks that these verdicts bring, in this chunk and in chunks that were held back before it.
     """
 
     chunk: Chunk | None
@@ -69,6 +74,7 @@ class Check(NamedTuple):
     results: tuple[PartialValidationResult | ValidationResult | None, ...] = ()
     covered: int | None = None
     failures: tuple[Failure, ...] = ()
+    masks: tuple[Mask, ...] = ()
 
     def _repr_html_(self) -> str:
         return html_of(self)
@@ -127,11 +133,12 @@ class Row:
         success: Fail beats unknown beats pass.
         done: Whether every lane has answered, or one has failed the chunk.
         covered: For each lane that holds chunks back, the offset up to which its result is a pass.
+        masks: The masks of each lane that has some.
     """
 
     __slots__ = (
-        *("asked", "chunk", "covered", "done", "is_whole", "missing", "position", "requirements"),
-        *("results", "success"),
+        *("asked", "chunk", "covered", "done", "is_whole", "masks", "missing", "position"),
+        *("requirements", "results", "success"),
     )
 
     def __init__(
@@ -151,6 +158,7 @@ class Row:
         self.asked = asked
         self.requirements = requirements
         self.covered: dict[int, int] | None = None
+        self.masks: dict[int, tuple[Mask, ...]] | None = None
         # Results from before any lane was asked are the "unknown" of silent lanes.
         self.success: TriState = "pass" if missing and missing == asked else "unknown"
         self.done = not missing
@@ -170,6 +178,12 @@ class Row:
             self.covered = {}
         self.covered[lane] = end
 
+    def mask(self, lane: int, masks: tuple[Mask, ...]) -> None:
+        """Note masks of a lane."""
+        if self.masks is None:
+            self.masks = {}
+        self.masks[lane] = self.masks.get(lane, ()) + masks
+
     def verdict(self, lane: int, requirement: Requirement, seconds: float | None = None) -> Verdict:
         """Return the verdict of a lane and its requirement, with the seconds that it took."""
         result = self.results[lane]
@@ -185,6 +199,7 @@ class Row:
             seconds,
             requirement,
             self.asked,
+            () if self.masks is None else self.masks.get(lane, ()),
         )
 
 
@@ -211,7 +226,10 @@ class CheckOrder:
             for lane, end in row.covered.items():
                 covered[lane] = max(covered.get(lane, 0), end)
             reach = min(covered.values())
-        return Check(row.chunk, row.success, tuple(row.results), reach)
+        if row.masks is None:
+            return Check(row.chunk, row.success, tuple(row.results), reach)
+        masks = tuple(chain.from_iterable(row.masks.values()))
+        return Check(row.chunk, row.success, tuple(row.results), reach, masks=masks)
 
 
 class Rows:
@@ -282,7 +300,7 @@ class TriStateMerge:
         """Take a verdict. Return the checks that it completes."""
         if self._failed or not verdict.decides:
             return []
-        lane, chunk, result, lanes, position, covered, _, requirement, asked = verdict
+        lane, chunk, result, lanes, position, covered, _, requirement, asked, masks = verdict
         if position is None:
             position = chunk.index
         row = self._rows.get(position)
@@ -297,6 +315,8 @@ class TriStateMerge:
             row.add(lane, result)
         if covered is not None:
             row.cover(lane, covered)
+        if masks:
+            row.mask(lane, masks)
         return self._completed()
 
     def _completed(self) -> list[Check]:

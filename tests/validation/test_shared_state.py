@@ -1,4 +1,4 @@
-"""Tests of `streamval.requirements.shared_state`."""
+"""Tests of `streamval.validation.shared_state`."""
 
 from collections import OrderedDict
 from copy import copy
@@ -6,7 +6,7 @@ from copy import copy
 import pytest
 
 import streamval as sv
-from streamval.requirements.shared_state import SharedState
+from streamval.validation.shared_state import SharedState
 from tests.support.sources import Spoken
 
 CHANGES = {
