@@ -97,6 +97,16 @@ bench-gateway: $(VENV)/.dev build/peers/.installed ## Measure the gateway beside
 bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of forty planted violations, beside five peers
 	$(BIN)/python tests/benchmarks/exposure.py $(call peers,$(PEERS))
 
+FAULTS_PEER := $(filter reliable-ai-streams-py%,$(PEERS))
+
+bench-faults: $(VENV)/.dev build/peers/reliable-ai-streams-py/.installed ## Break streams at every frame, beside three others
+	$(BIN)/python -m tests.benchmarks.faults $(call peers,$(FAULTS_PEER))
+
+build/peers/reliable-ai-streams-py/.installed: Makefile
+	$(PYTHON) -m venv build/peers/reliable-ai-streams-py
+	build/peers/reliable-ai-streams-py/bin/python -m pip install --quiet $(FAULTS_PEER) openai
+	touch $@
+
 bench-batch: $(VENV)/.dev $(VENV)-ray/.installed ## Measure jobs of 10,000 and a million rows beside Ray Data
 	$(BIN)/python tests/benchmarks/batch.py --ray $(VENV)-ray/bin/python
 

@@ -52,3 +52,14 @@ async def test_it_runs_and_its_repair_is_valid(program):
     assert process.returncode == 0, wrong.decode()
     assert says in said.decode()
     assert one.refused == []
+
+
+@pytest.mark.parametrize("page", ["masking", "streams-that-break"])
+def test_what_a_page_prints_is_what_it_says(page, capsys):
+    text = (DOCS / f"{page}.md").read_text()
+    for code in blocks(page):
+        exec(compile(code, page, "exec"), {})
+        printed = capsys.readouterr().out.strip()
+        said = re.findall(r"# (.+)$", code, re.MULTILINE)
+        assert printed == said[-1]
+    assert "```python" in text

@@ -111,6 +111,7 @@ class FaultyServer:
     def __init__(self, protocol, said, faults=(), size=6):
         self.protocol, self.said, self.faults, self.size = protocol, said, list(faults), size
         self.requests, self.tokens, self.url = [], 0, ""
+        self.repeats = False
         self.whole = frames_of(protocol, said, size)
 
     def break_next(self, *faults):
@@ -122,7 +123,14 @@ class FaultyServer:
         answer = text_of(self.said)
         kept = kept_in(body, answer)
         assert answer.startswith(kept), (kept, answer)
-        frames = frames_of(self.protocol, rest_of(self.said, kept), self.size)
+        left = rest_of(self.said, kept)
+        if self.repeats and kept:  # as chats do: its last words again, before it goes on
+            left[0] = (
+                ("say", " ".join(kept.split()[-4:]) + left[0][1])
+                if left[0][0] == "say"
+                else left[0]
+            )
+        frames = frames_of(self.protocol, left, self.size)
         kind, at = self.faults[number] if number < len(self.faults) else (None, 0)
         if isinstance(kind, int):
             error = json.dumps({"error": {"message": "try later", "type": "server_error"}}).encode()
