@@ -68,7 +68,7 @@ def probe(
         if as_text:
             typer.echo(as_json(best, found, line))
         elif "answers" not in found:
-            out.print(Text.assemble("\n", (visible(line), "bold")))
+            out.print(Text.assemble("\n", (visible(line), "bold")), soft_wrap=True)
         if "answers" in found:
             err.print(Text(f"it does not answer: {visible(found['answers'].why)}", "red"))
             raise typer.Exit(BROKEN)

@@ -24,7 +24,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -275,10 +274,17 @@ SIDES = {"SDK": by_sdk, "LiteLLM": by_litellm, "l0": by_l0, "streamval": by_gate
 async def one(side, port, protocol, kind, number):
     """A case: what is delivered, and how long it took."""
     began, got = time.perf_counter(), Got()
-    kept = got
-    with suppress(Exception):  # whatever it raises, its caller has what came before, or nothing
-        kept = await asyncio.wait_for(SIDES[side](port, protocol, kind, number), 90)
-    return {"flat": kept.flat(), "ended": kept.ended, "seconds": time.perf_counter() - began}
+    problem = ""
+    try:
+        await asyncio.wait_for(SIDES[side](got, port, protocol, kind, number), 90)
+    except Exception as error:  # whatever it raises, its caller has what came before
+        problem = f"{type(error).__name__}: {error}"
+    return {
+        "flat": got.flat(),
+        "ended": got.ended,
+        "problem": problem[:200],
+        "seconds": time.perf_counter() - began,
+    }
 
 
 async def apart(side, port, cases):
@@ -422,7 +428,10 @@ async def measure(side, protocol, kind, peer, ways):
             continue
         matched = same(whole, result["flat"])
         counts["cases"] += 1
-        counts["complete"] += result["ended"] and result["flat"] == whole
+        complete = result["ended"] and result["flat"] == whole
+        counts["complete"] += complete
+        if side == "streamval" and not complete:
+            print("incomplete:", protocol, kind, cases[number], result, file=sys.stderr)
         counts["lost"] += len(whole) - matched
         counts["doubled"] += len(result["flat"]) - matched
         counts["frames"] += server.sent[number]
