@@ -128,6 +128,7 @@ class Attempt:
         self._checkpoints = checkpoints
         self._delivered = delivered
         self._masks = masks
+        self._may_mask = settings.masks  # asked for each chunk
         self.shown: tuple[Any, str] | None = None
         self._clones: Clones = {}
         self._shared: list[SharedState] = []
@@ -236,7 +237,7 @@ class Attempt:
 
     def seal(self) -> None:
         """Keep what its result may show, as later attempts change the masks."""
-        if self._settings.masks:
+        if self._may_mask:
             text, reasoning = self.written, self.reasoning
             self.shown = (
                 self._masks.over("text", text.text[: text.released_to]),
@@ -245,7 +246,7 @@ class Attempt:
 
     def hide(self, text: str | None) -> str | None:
         """Return a text of a requirement or a server without what is masked."""
-        if not text or not self._settings.masks:
+        if not text or not self._may_mask:
             return text
         hidden = self._masks.hidden("text", self.written.text)
         hidden += self._masks.hidden("reasoning", self.reasoning.text)
@@ -258,7 +259,7 @@ class Attempt:
 
     def _hidden(self, result: Any) -> Any:
         """Return a result, or a failure, without what is masked in its reason."""
-        if result is None or result.reason is None or not self._settings.masks:
+        if result is None or result.reason is None or not self._may_mask:
             return result
         return replace(result, reason=self.hide(result.reason))
 
@@ -346,7 +347,7 @@ class Attempt:
         chunk = check.chunk
         if check.masks and chunk is not None:
             self._masks.add(chunk.channel, check.masks)
-        if self._settings.masks:
+        if self._may_mask:
             check = check._replace(
                 failures=tuple(map(self._hidden, check.failures)),
                 results=tuple(map(self._hidden, check.results)),
