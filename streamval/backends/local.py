@@ -132,7 +132,7 @@ class LocalBackend(Backend):
         """Generate the continuation of the prompt, and of the prefix if there is one."""
         options = dict(request.options)
         chat = to_be_answered(request.messages) if self._chat is None else self._chat
-        if chat and request.format is None:  # JSON has line breaks, and ends by its grammar
+        if chat:
             stop = options.get("stop") or []
             options["stop"] = [*([stop] if isinstance(stop, str) else stop), *_STOP]
         body = {
