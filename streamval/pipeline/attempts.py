@@ -103,7 +103,6 @@ class Attempts:
         self._thought_stands = False  # and further reasoning is not delivered
         self._calls_again: list[ToolCall] = []  # that were delivered, and may be written again
         self._masks = Masks()
-        self._last: Attempt | None = None
         self._subscription: Subscription | None = None
         self._operators: ChunkOperators | None = None
 
@@ -221,7 +220,8 @@ class Attempts:
         """Return the message of an exception, without keys."""
         holds_keys = self.takeover.current.options_hold_keys
         said = mended(without_secrets(str(error), self.request.options if holds_keys else {}))
-        return said if self._last is None else self._last.hide(said) or said
+        last = self.ledger.last
+        return said if last is None else last.hide(said) or said
 
     # A stream that broke off
 
@@ -382,7 +382,6 @@ class Attempts:
             delivered=self.delivered,
             masks=self._masks,
         )
-        self._last = attempt
         deliver = self._deliver if self._operators is None else self._put
         loop = asyncio.get_running_loop()
         began = loop.time()

@@ -68,14 +68,19 @@ class Ledger:
         return sum(entry.attempt.error is not None for entry in self._entries)
 
     @property
+    def last(self) -> Attempt | None:
+        """The last attempt, if there is one."""
+        return self._entries[-1].attempt if self._entries else None
+
+    @property
     def schema_requirement(self) -> MatchesSchema | None:
         """The clone that judged the last attempt by a schema, if there is one."""
-        return self._entries[-1].attempt.schema_requirement if self._entries else None
+        return self.last.schema_requirement if self.last else None
 
     @property
     def closed_at(self) -> float | None:
         """When the backend of the last attempt was closed, in Unix seconds."""
-        return self._entries[-1].attempt.closed_at if self._entries else None
+        return self.last.closed_at if self.last else None
 
     def full_text(self, delivered: Delivered, *, success: bool) -> str:
         """Return the delivered text; of a success, with the whitespace that the model wrote behind it."""
@@ -93,7 +98,7 @@ class Ledger:
             parsed: The output as an instance of the pipeline's `format`, or `None`.
             success: Whether the run succeeds.
         """
-        last = self._entries[-1].attempt if self._entries else None
+        last = self.last
         opaque = last.opaque if last and success else ()
         return StreamResult(
             success=success,
