@@ -57,6 +57,10 @@ _CANDIDATE = re.compile(
 )
 _TRIGGER = re.compile(r"[.!?…؟۔।॥։:;。！？｡．፧።၊။\n)]").search
 _SPACE = re.compile(r"\s").search
+_FIRST_SPACE = re.compile(r"\s+").search
+_BEGUN_WORD = re.compile(r" \w{1,15}").fullmatch
+# A sentence of plain words, and the whole word after it. The engine alone decides about it.
+_PLAIN_SENTENCE = re.compile(r"( ?[A-Za-z][A-Za-z0-9 ,'-]*[.!?]) [A-Za-z]{1,40}(?=\s)").match
 _WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _NEEDS_SPACE = ".!?:;)"
 _ANYTHING = re.compile("").search
@@ -150,10 +154,13 @@ class SentenceChunker(PendingChunker):
             if awaited is _TRIGGER and len(self._plain) < PLAIN_DELTAS:
                 self._plain.add(delta)
             return self._decide(ended=False) if len(unseen) > PATIENCE else []
+        if awaited is _FIRST_SPACE and _BEGUN_WORD(delta):
+            self._awaited = _SPACE  # the next word has to end
+            return []
         if awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
             return self._decide(ended=False)
         # A terminator ends the delta: nothing can be decided before more text comes.
-        self._awaited = _SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
+        self._awaited = _FIRST_SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
         return []
 
     def advance(self, delta: str) -> list[Chunk]:
@@ -194,6 +201,10 @@ class SentenceChunker(PendingChunker):
         self._recent += text
         chunks: list[Chunk] = []
         while True:
+            if cut := self._cut_plain():
+                chunks += self.emit(len(self._recent) - cut)
+                self._recent, self._from = self._recent[cut:], 0
+                continue
             found = _next_candidate(self._recent, self._from)
             if found is None:
                 self._from, self._awaited = len(self._recent), _TRIGGER
@@ -211,6 +222,18 @@ class SentenceChunker(PendingChunker):
                 continue
             chunks += self.emit(len(self._recent) - cut)
             self._recent, self._from, self._next_item = self._recent[cut:], 0, None
+
+    def _cut_plain(self) -> int:
+        """Return the end of a sentence of plain words, as most are: `_cut_at` at a third of its cost; 0 for others."""
+        text = self._recent
+        if self._fence is None and self._next_item is None and (plain := _PLAIN_SENTENCE(text)):
+            end = plain.end(1)
+            begin = max(end - CONTEXT, 0)
+            if end > max(self._from, LONGEST_MARKER) and _ends_sentence(
+                self._lang, text[begin : plain.end()], end - begin
+            ):
+                return end
+        return 0
 
     def _known_until(self, found: re.Match[str], *, ended: bool) -> int | None:
         """Return the offset up to which a decision needs text; `None` if the text has not arrived."""
