@@ -87,14 +87,14 @@ bench-schema: $(VENV)/.dev build/suites/.unpacked ## Judge the JSON Schema Test 
 	$(BIN)/python tests/benchmarks/schema.py --suite build/suites/jsonschema-4.26.0/json \
 		$(if $(JSONSCHEMABENCH),--bench $(JSONSCHEMABENCH))
 
-PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 reliable-ai-streams-py==0.22.0 nemoguardrails[server]==0.24.1 litellm[proxy]==1.108.5
+PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 reliable-ai-streams-py==0.22.0 nemoguardrails[server]==0.24.1 litellm[proxy]==1.108.5 langchain[openai]==1.5.2
 peer = $(firstword $(subst ==, ,$(subst [, ,$(1))))
 peers = $(foreach one,$(1),--peer $(call peer,$(one))=build/peers/$(call peer,$(one))/bin/python)
 
 bench-gateway: $(VENV)/.dev build/peers/.installed ## Measure the gateway beside two others: its cost, 500 streams, 20,000 requests
 	$(BIN)/python tests/benchmarks/gateway.py $(call peers,$(filter nemo% litellm%,$(PEERS)))
 
-bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of forty planted violations, beside five peers
+bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of planted violations, beside six peers
 	$(BIN)/python tests/benchmarks/exposure.py $(call peers,$(PEERS))
 
 FAULTS_PEER := $(filter reliable-ai-streams-py%,$(PEERS))

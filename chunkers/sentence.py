@@ -201,9 +201,9 @@ class SentenceChunker(PendingChunker):
         self._recent += text
         chunks: list[Chunk] = []
         while True:
-            if cut := self._cut_plain():
-                chunks += self.emit(len(self._recent) - cut)
-                self._recent, self._from = self._recent[cut:], 0
+            if end := self._cut_plain():
+                chunks += self.emit(len(self._recent) - end)
+                self._recent, self._from = self._recent[end:], 0
                 continue
             found = _next_candidate(self._recent, self._from)
             if found is None:

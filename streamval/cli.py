@@ -1,4 +1,4 @@
-"""The command line: ``streamval run``, ``replay``, ``draw``, ``serve``, ``batch``, ``probe``, ``rules`` and ``demo``."""
+"""The command line: ``streamval run``, ``replay``, ``draw``, ``serve``, ``batch``, ``probe``, ``exposure``, ``rules`` and ``demo``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from streamval import __version__
 from streamval.commands.batch import batch
 from streamval.commands.demo import demo
 from streamval.commands.draw import draw
+from streamval.commands.exposure import exposure
 from streamval.commands.probe import probe
 from streamval.commands.replay import replay
 from streamval.commands.rules import rules
@@ -48,7 +49,7 @@ def streamval(
     """
 
 
-for command in (run, replay, draw, serve, batch, probe, rules, demo):
+for command in (run, replay, draw, serve, batch, probe, exposure, rules, demo):
     app.command()(command)
 
 

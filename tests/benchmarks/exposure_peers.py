@@ -1,6 +1,7 @@
 """What clients see through a peer's library: run by `exposure.py` in an environment of the peer's own.
 
-Needs nothing but the standard library and the peer. Prints JSON: a line a case.
+Needs nothing but the standard library and the peer. Reads from its input which cases to ask for, and which of them
+are harmless; prints what was seen, as JSON.
 """
 
 from __future__ import annotations
@@ -9,11 +10,18 @@ import asyncio
 import json
 import sys
 import time
-from pathlib import Path
+from dataclasses import dataclass
 
-sys.path.insert(0, str(Path(__file__).parent))
 
-from exposure import Seen, all_of
+@dataclass
+class Seen:
+    """What a client saw of a case, as `streamval.exposure.client.Seen`."""
+
+    text: str = ""
+    first: float = 0.0
+    seconds: float = 0.0
+    end: str = "torn"
+
 
 FORBIDDEN = ["acme", "globex", "initech", "hooli", "umbrella-corp", "soylent"]
 PATTERNS = [
@@ -31,7 +39,7 @@ PATTERNS = [
 async def deltas(port, number, also=""):
     """What the upstream says; closing it closes the connection."""
     asked = {"role": "user", "content": f"case {number}{also}"}
-    body = json.dumps({"messages": [asked]}).encode()
+    body = json.dumps({"messages": [asked], "stream": True}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     try:
         writer.write(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
@@ -118,6 +126,34 @@ async def by_l0(ask, seen, note):
         seen.end = "error"
 
 
+async def by_langchain(seen, note, port, number):
+    """`PIIMiddleware` for what the model says, blocking, around an agent whose messages are streamed."""
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import PIIMiddleware
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(
+        model="m", base_url=f"http://127.0.0.1:{port}/v1", api_key="none", max_retries=0
+    )
+    rules = {"credit_card": None, **{f"pattern_{n}": one for n, one in enumerate(PATTERNS[:-1])}}
+    middleware = [
+        PIIMiddleware(
+            name, detector=pattern, strategy="block", apply_to_input=False, apply_to_output=True
+        )
+        for name, pattern in rules.items()
+    ]
+    agent = create_agent(model, tools=[], middleware=middleware)
+    asked = {"messages": [{"role": "user", "content": f"case {number}"}]}
+    try:
+        async for message, _ in agent.astream(asked, stream_mode="messages"):
+            if message.type == "AIMessageChunk" and isinstance(message.content, str):
+                note(message.content)
+    except Exception:  # whatever it raises, a client sees an error
+        seen.end = "error"
+    else:
+        seen.end = "stop"
+
+
 PEERS = {
     "llm-stream-guard": by_stream_guard,
     "tripwire-llm": by_tripwire,
@@ -139,7 +175,10 @@ async def one(peer, port, number):
         return sources[-1]
 
     try:
-        await PEERS[peer](ask, seen, note)
+        if peer == "langchain":
+            await by_langchain(seen, note, port, number)
+        else:
+            await PEERS[peer](ask, seen, note)
     finally:
         for source in sources:
             await source.aclose()
@@ -147,10 +186,18 @@ async def one(peer, port, number):
     return seen
 
 
-async def main(peer, port):
-    for seen in await all_of(lambda number: one(peer, port, number)):
-        print(json.dumps(vars(seen)))
+async def main(peer, port, cases):
+    """Ten violations at a time, then one harmless text after the other, for their times."""
+    together = asyncio.Semaphore(10)
+
+    async def limited(number):
+        async with together:
+            return number, await one(peer, port, number)
+
+    bad = await asyncio.gather(*(limited(number) for number, harmless in cases if not harmless))
+    answers = bad + [await limited(number) for number, harmless in cases if harmless]
+    print(json.dumps([[number, vars(seen)] for number, seen in answers]))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), json.load(sys.stdin)))
