@@ -119,9 +119,10 @@ bench-loops: $(VENV)/.dev ## Count the tokens saved where reasoning goes round i
 notebooks: $(VENV)/.dev ## Execute the notebooks, and save them with their outputs
 	$(BIN)/python tests/support/renew_notebooks.py
 
-docs: $(VENV)/.dev shipped ## Build the site of the documentation, strictly, into build/site/html
+docs: $(VENV)/.dev shipped ## Build the site of the documentation into build/site/html, and look at it in Chromium
 	@rm -rf build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python tests/support/site.py build/site
+	$(BIN)/python tests/support/look.py build/site/html
 
 package: $(VENV)/.dev ## Build sdist and wheel, install the wheel into an empty environment, try it
 	@rm -rf build/dist build/empty && mkdir -p build

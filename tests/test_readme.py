@@ -20,27 +20,9 @@ def blocks(name):
     ("code", "says"),
     [
         (blocks("README.md")[0], "True All is well. We are fine."),
-        (blocks("README.md")[1], "$.name Rome\n$.people 3\n$ {'name': 'Rome', 'people': 3}\nname="),
-        (blocks("README.md")[2], "Dear Ann, please come at noon."),
-        (blocks("README.md")[3], "12"),
-        (blocks("README.md")[4], "<svg"),
-        (blocks("README.md")[5], "1. All is well.\n2. It rains."),
         ("\n".join(blocks("CONTRIBUTING.md")), ""),
-        (
-            "\n".join(blocks("docs/streams.md")),
-            "All is well.\nrefused: stay calm: it shouts\n-------c-----(d,|)\nOne.\nTwo.\n",
-        ),
     ],
-    ids=[
-        "pipeline",
-        "format",
-        "session",
-        "contract",
-        "seeing",
-        "by-hand",
-        "contributing",
-        "streams",
-    ],
+    ids=["pipeline", "contributing"],
 )
 def test_it_runs(code, says):
     done = subprocess.run(
@@ -59,11 +41,23 @@ def test_the_targets_it_names_are_there():
         assert f"\n{target}:" in makefile
 
 
+def test_it_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+
+
+def test_its_links_lead_somewhere():
+    text = (ROOT / "README.md").read_text()
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+
+
 @pytest.mark.local_model
-def test_the_batch_of_the_readme(tmp_path):
+def test_the_batch_of_its_page(tmp_path):
     (script,) = (
         block
-        for block in re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+        for block in re.findall(
+            r"```sh\n(.*?)```", (ROOT / "docs/many-prompts.md").read_text(), re.DOTALL
+        )
         if "streamval batch --status" in block
     )
     folder = str(Path(sys.executable).parent)

@@ -87,7 +87,7 @@ def exposure(
 ) -> None:
     """Count what clients see of planted violations: words, secrets, numbers, reasoning, arguments of tools, ….
 
-    It starts a scripted upstream that speaks OpenAI's chat completions, and asks the gateway for sixty answers with
+    It starts a scripted upstream that speaks OpenAI's chat completions, and asks the gateway for fifty-six answers with
     a violation and fifteen harmless ones, streamed and not, in each protocol that the gateway speaks. CONFIG is
     served with its upstreams replaced; a gateway that runs already (--base-url) has to have the scripted
     upstream as its own, whose address is printed first.

@@ -65,8 +65,7 @@ async def rows_of(name, peers, upstream, port, folder):
 def cell(row):
     if row is None:
         return "not read"
-    ends = ", ".join(row.ends)
-    return f"{row.shown} shown, {row.paid} paid, {row.valid} valid ({ends})"
+    return f"{row.shown} · {row.paid} · {row.valid}"
 
 
 def last_cell(row):
@@ -97,6 +96,20 @@ def table(measured_rows, protocols, *, streamed):
         ]
         count = sum(case.kind == kind for case in all_cases())
         if kind == HARMLESS:
+            ends = [
+                ", ".join(
+                    dict.fromkeys(
+                        end
+                        for row in measured_rows[name]
+                        for end in row.ends
+                        if row.streamed == streamed
+                        and row.protocol in protocols
+                        and row.kind != HARMLESS
+                    )
+                )
+                for name in names
+            ]
+            print("| ends | | " + " | ".join(ends) + " |")
             print(f"| harmless | {count} | " + " | ".join(map(last_cell, found)) + " |")
         else:
             print(f"| {kind} | {count} | " + " | ".join(map(cell, found)) + " |")
