@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 TREE := build/shipped/streamval
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-ray test-clients fuzz lint format typecheck bench bench-view bench-schema bench-gateway bench-exposure bench-batch bench-local bench-loops notebooks docs package audit lock clean
+.PHONY: help demo test test-fast test-ray test-clients fuzz lint format typecheck bench bench-view bench-schema bench-gateway bench-exposure bench-leaks bench-faults bench-conformance bench-batch bench-local bench-loops notebooks docs package audit lock clean
 SECONDS ?= 60
 
 help: ## List the targets
@@ -87,6 +87,10 @@ bench-schema: $(VENV)/.dev build/suites/.unpacked ## Judge the JSON Schema Test 
 	$(BIN)/python tests/benchmarks/schema.py --suite build/suites/jsonschema-4.26.0/json \
 		$(if $(JSONSCHEMABENCH),--bench $(JSONSCHEMABENCH))
 
+bench-conformance: $(VENV)-clients/.installed build/suites/.openai build/suites/.unpacked ## Run the suites that others made, and write docs/conformance.md
+	$(BIN)/python tests/benchmarks/conformance.py --suite build/suites/jsonschema-4.26.0 \
+		--clients $(VENV)-clients/bin/python $(if $(JSONSCHEMABENCH),--bench $(JSONSCHEMABENCH))
+
 PEERS := llm-stream-guard==0.1.2 tripwire-llm==0.1.1 reliable-ai-streams-py==0.22.0 nemoguardrails[server]==0.24.1 litellm[proxy]==1.108.5 langchain[openai]==1.5.2
 peer = $(firstword $(subst ==, ,$(subst [, ,$(1))))
 peers = $(foreach one,$(1),--peer $(call peer,$(one))=build/peers/$(call peer,$(one))/bin/python)
@@ -96,6 +100,15 @@ bench-gateway: $(VENV)/.dev build/peers/.installed ## Measure the gateway beside
 
 bench-exposure: $(VENV)/.dev build/peers/.installed ## Count what clients see of planted violations, beside six peers
 	$(BIN)/python tests/benchmarks/exposure.py $(call peers,$(PEERS))
+
+bench-leaks: $(VENV)/.dev build/peers/privacy/.installed ## Count secrets and personal data found, and false alarms, beside two others
+	$(BIN)/python tests/benchmarks/leaks.py --peers build/peers/privacy/bin/python
+
+build/peers/privacy/.installed: Makefile
+	$(PYTHON) -m venv build/peers/privacy
+	PIP_CONSTRAINT= build/peers/privacy/bin/python -m pip install --quiet --disable-pip-version-check \
+		detect-secrets==1.5.0 presidio-analyzer==2.2.366
+	@touch $@
 
 FAULTS_PEER := $(filter reliable-ai-streams-py%,$(PEERS))
 

@@ -25,7 +25,7 @@ PLACEHOLDER = 8
 
 # What may stand between the groups of a number: spaces, punctuation, brackets, quotation marks, markers.
 _BETWEEN = r"[\W_]{1,5}"
-# A card's number as it is written: in one piece, in the groups of the card, in halves, or digit by digit.
+# A card's number as it is written: in one piece, in the groups of the card, in fours, in halves, or digit by digit.
 # Not behind a decimal point, nor as a part of more digits; behind a digit and a comma in a list only. Searched
 # from each position, as a year or another number may stand right before it.
 _CARDS = [
@@ -33,7 +33,8 @@ _CARDS = [
     for shape in (
         r"\d{13,19}",
         rf"\d{{4}}(?:{_BETWEEN}\d{{4}}){{3}}",
-        rf"\d{{4}}(?:{_BETWEEN}\d{{4}}){{3}}{_BETWEEN}\d{{3}}",
+        rf"\d{{4}}(?:{_BETWEEN}\d{{4}}){{2,3}}{_BETWEEN}\d{{1,3}}",  # fours, of any network
+        rf"\d{{4}}(?:{_BETWEEN}\d{{3}}){{3}}",
         rf"\d{{4}}{_BETWEEN}\d{{6}}{_BETWEEN}\d{{4,5}}",
         rf"\d{{8}}{_BETWEEN}\d{{8}}",
         rf"\d(?P<s>{_BETWEEN})\d(?:(?P=s)\d){{11,17}}(?!(?P=s)\d)",
@@ -246,7 +247,8 @@ class PersonalData:
         for found in _IBAN.finditer(text, begin):
             size = self._iban_length((found[1] + found[2]).upper())
             letters, end = _next_letters(text, found.start(), size)
-            if size and self._iban.is_valid(letters):
+            # Whether its country knows the bank is not asked: it need not be real to be somebody's.
+            if size and self._iban.is_valid(letters, check_country=False):
                 yield found.start(), end
 
     def _numbers(self, text: str, begin: int = 0) -> Iterator[str]:

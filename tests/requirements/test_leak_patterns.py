@@ -7,7 +7,10 @@ import sys
 import pytest
 
 from streamval.errors import UsageError
+from streamval.requirements import no_personal_data
 from streamval.requirements.leak_patterns import PersonalData, key_finder, normalised
+from streamval.testing import judge
+from tests.benchmarks import leaks
 
 ALL = string.ascii_letters + string.digits
 HEX = "0123456789abcdef"
@@ -108,6 +111,26 @@ def test_a_word_of_any_length_is_searched_in_linear_time(unit):
 )
 def test_personal_data(text, kind):
     assert PersonalData(None)(text) == kind
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "3782 8224 6310 005",  # American Express and Diners, in fours
+        "3056 9309 0259 04",
+        "4222 222 222 222",  # thirteen digits
+        "4222-2222-2222-2",
+        "BE68 5390 0754 7034",  # of SWIFT's registry; its bank is not in Belgium's
+    ],
+)
+def test_numbers_in_other_groups_than_those_on_the_card(number):
+    assert not judge(no_personal_data(), f"It is {number} now.").success
+
+
+def test_the_corpus_of_the_page_on_leaks_is_found_and_raises_no_alarm():
+    rows = list(leaks.corpus(1))
+    for row, found in zip(rows, leaks.ours(rows), strict=True):
+        assert found == {name: name == row["group"] for name in ("secret", "personal")}, row
 
 
 def test_numbers_are_seldom_taken_for_cards():
