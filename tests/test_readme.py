@@ -1,4 +1,4 @@
-"""The Python in the README and in CONTRIBUTING runs, and says what they say it does."""
+"""The Python in the README runs, and says what it says; its links lead somewhere."""
 
 import json
 import os
@@ -17,12 +17,7 @@ def blocks(name):
 
 
 @pytest.mark.parametrize(
-    ("code", "says"),
-    [
-        (blocks("README.md")[0], "True All is well. We are fine."),
-        ("\n".join(blocks("CONTRIBUTING.md")), ""),
-    ],
-    ids=["pipeline", "contributing"],
+    ("code", "says"), [(blocks("README.md")[0], "True All is well. We are fine.")], ids=["pipeline"]
 )
 def test_it_runs(code, says):
     done = subprocess.run(

@@ -6,6 +6,7 @@ ROOT = Path(__file__).parents[1]
 TESTS = ROOT / "tests"
 ACROSS = {  # what is about no single module
     "test_chaos",
+    "test_contributing",
     "test_docs",
     "test_doctests",
     "test_garbage",
