@@ -53,6 +53,7 @@ NAVIGATION = [
         "Integrations",
         [
             ("Overview", "integrations.md"),
+            ("FastAPI and other web frameworks", "web-frameworks.md"),
             ("LangChain", "langchain.md"),
             ("Pydantic AI", "pydantic-ai.md"),
             ("The OpenAI Agents SDK", "openai-agents.md"),
