@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache, partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -98,20 +99,23 @@ class RunMetrics:
 
     def __init__(self, metrics: Metrics, model: str, requirements: tuple[str, ...]) -> None:
         self._metrics, self._model, self._names = metrics, model, requirements
+        self._released = metrics.chunks.labels(model)
+        # Kept, as to look a counter up costs four times what counting does.
+        self._verdicts = cache(partial(metrics.verdicts.labels, model))
 
     def __call__(self, event: BaseEvent) -> None:
         """Count an event."""
         metrics, model = self._metrics, self._model
         match event:
             case ChunkEvent():
-                metrics.chunks.labels(model).inc()
+                self._released.inc()
             case QuickCheckEvent():
                 self._count_check(event)
             case VerdictEvent() if event.observed:
-                metrics.verdicts.labels(model, event.requirement, event.verdict).inc()
+                self._verdicts(event.requirement, event.verdict).inc()
             case FullValidationEvent():
                 for name, whole in zip(self._names, event.results, strict=False):
-                    metrics.verdicts.labels(model, name, _VERDICTS[bool(whole)]).inc()
+                    self._verdicts(name, _VERDICTS[bool(whole)]).inc()
             case RetryEvent():
                 metrics.retries.labels(model, event.mode).inc()
             case CompletedEvent():
@@ -122,7 +126,7 @@ class RunMetrics:
             self._metrics.cuts.labels(self._model).inc()
         for name, result in zip(self._names, event.results, strict=False):
             if result is not None:
-                self._metrics.verdicts.labels(self._model, name, result.success).inc()
+                self._verdicts(name, result.success).inc()
 
     def _count_tokens(self, usage: Usage) -> None:
         tokens = self._metrics.tokens

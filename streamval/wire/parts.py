@@ -16,7 +16,9 @@ MAX_TOKENS = 2**40
 
 def part(of: Any, name: str) -> Any:
     """Return a part of a dictionary or an object; `None` if there is none."""
-    return of.get(name) if isinstance(of, Mapping) else getattr(of, name, None)
+    if type(of) is dict or isinstance(of, Mapping):  # to ask for a Mapping costs ten times as much
+        return of.get(name)
+    return getattr(of, name, None)
 
 
 def as_mapping(of: Any) -> dict[str, Any]:

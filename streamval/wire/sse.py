@@ -19,6 +19,10 @@ PING = ": ping\n\n"
 
 MEDIA_TYPE = "text/event-stream"
 
+_encoded = json.JSONEncoder(
+    separators=(",", ":")
+).encode  # `dumps` would make an encoder for each frame
+
 
 def frame(content: Any, event: str | None = None) -> str:
     """Return a frame of JSON, with the name of its event if there is one.
@@ -27,7 +31,7 @@ def frame(content: Any, event: str | None = None) -> str:
         >>> frame({"a": 1}), frame([], "patch")
         ('data: {"a":1}\\n\\n', 'event: patch\\ndata: []\\n\\n')
     """
-    return text_frame(json.dumps(content, separators=(",", ":")), event)
+    return text_frame(_encoded(content), event)
 
 
 def text_frame(data: str, event: str | None = None) -> str:
