@@ -18,6 +18,7 @@ from pathlib import Path
 import streamval as sv
 from streamval.batch import Job, fingerprint
 from streamval.batch.answering import Answering
+from streamval.batch.rows import row_of
 from streamval.batch.table import Kept
 
 PAUSE = 0.05
@@ -126,6 +127,22 @@ def by_ray(rows, out):
     return {"init": ready - began, "seconds": done - ready, "valid": valid}
 
 
+def by_cluster(rows, out):
+    """The same rows by `streamval batch --ray`: each row is sent to one of two workers."""
+    from streamval.batch.ray import on_cluster
+
+    async def work():
+        async with on_cluster(f"{Path(__file__).resolve()}:pipeline") as workers:
+            given = (row_of(n, "a row", {"prompt": f"warm {n}"}) for n in range(1, 9))
+            await asyncio.gather(*map(workers.answer, given))  # everything is loaded
+            began = time.perf_counter()
+            job = Job(rows, f"{out}.jsonl", {"made": "on Ray"}, task_limit=AT_ONCE)
+            result = await job.run(workers)
+            return {"seconds": time.perf_counter() - began, "valid": result.in_all.valid}
+
+    return asyncio.run(work())
+
+
 def measured(kind, rows, out, python=sys.executable):
     done = subprocess.run(
         [python, __file__, "--kind", kind, "--rows", str(rows), "--out", str(out)],
@@ -158,6 +175,8 @@ def main(many, ray):
         if ray:
             found = measured("ray", rows, Path(folder, "ray"), ray)
             timed(f"… by Ray Data, two workers, after {found['init']:.1f} s to start", found)
+            on_two = measured("cluster", rows, Path(folder, "cluster"), ray)
+            timed("… by `streamval batch --ray`, two workers that have started", on_two)
         small = measured("books", rows, Path(folder, "small.jsonl"))
         cost = small["seconds"] / few * 1e6
         table.append((f"the books of {few:,} rows, answered at once: a row", f"{cost:.0f} µs"))
@@ -188,8 +207,9 @@ if __name__ == "__main__":
     parser.add_argument("--rows")
     parser.add_argument("--out")
     given = parser.parse_args()
-    if given.kind == "ray":
-        print(json.dumps(by_ray(given.rows, given.out)))
+    if given.kind in ("ray", "cluster"):
+        by = by_ray if given.kind == "ray" else by_cluster
+        print(json.dumps(by(given.rows, given.out)))
     elif given.kind:
         print(json.dumps(asyncio.run(KINDS[given.kind](Path(given.rows), Path(given.out)))))
     else:

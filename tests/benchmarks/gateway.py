@@ -19,6 +19,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import gateway_cpu
 import peer_servers
 
 FRAMES = 100
@@ -270,6 +271,8 @@ async def main(repeats, requests, peers):
     print("| | |\n|---|---|")
     for name, value in rows:
         print(f"| {name} | {value} |")
+    print()
+    await gateway_cpu.main()
 
 
 if __name__ == "__main__":
