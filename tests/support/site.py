@@ -228,7 +228,7 @@ NOT_FOUND = """{% extends "main.html" %}
 """
 
 STYLE = """
-.md-typeset table:not([class]) td { min-width: 5rem; }
+.md-typeset table:not([class]) :is(td, th) { min-width: 3.2rem; padding: .6em .7em; }
 .md-typeset table:not([class]) td:first-child { min-width: 7rem; overflow-wrap: anywhere; }
 .md-typeset pre[style] { overflow-x: auto; }
 .md-typeset pre > code { white-space: pre-wrap; overflow-wrap: anywhere; }
