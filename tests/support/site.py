@@ -301,17 +301,18 @@ def settings(folder: Path, pages: Path, nav: list[Any]) -> dict[str, Any]:
     }
 
 
-def tree(nav: list[Any], pages: Path, depth: int = 0) -> None:
+def tree(nav: list[Any], html: Path, depth: int = 0) -> None:
     """Print the tree of the site, with the minutes that each page takes to read."""
     for entry in nav:
         ((title, leaf),) = entry.items()
         if isinstance(leaf, str):
-            words = len((pages / leaf).read_text().split())
-            minutes = max(round(words / WORDS_A_MINUTE), 1)
+            page = (html / leaf).with_suffix(".html").read_text()
+            article = page[page.index("<article") : page.index("</article>")]
+            minutes = max(round(len(re.sub(r"<[^>]*>", " ", article).split()) / WORDS_A_MINUTE), 1)
             print(f"{'  ' * depth}{title}: {minutes} min")
         else:
             print(f"{'  ' * depth}{title}")
-            tree(leaf, pages, depth + 1)
+            tree(leaf, html, depth + 1)
 
 
 def main(folder: Path) -> None:
@@ -345,7 +346,7 @@ def main(folder: Path) -> None:
     ]
     if missing:
         sys.exit(f"not in the reference: {', '.join(missing)}")
-    tree(nav, pages)
+    tree(nav, folder / "html")
     print(f"{folder}/html/index.html, with every public name")
 
 
