@@ -9,10 +9,12 @@ with the minutes that each page takes to read.
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +189,8 @@ def _drawn(text: str, folder: Path) -> str:
     session: dict[str, Any] = {}
 
     def with_picture(block: re.Match[str]) -> str:
-        exec(compile(block[1], "page", "exec"), session)
+        with redirect_stdout(io.StringIO()):
+            exec(compile(block[1], "page", "exec"), session)
         found = re.search(r"  # draw: (\w+)$", block[1], re.MULTILINE)
         if found is None:
             return block[0]
