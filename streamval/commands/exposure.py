@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -105,19 +105,14 @@ def exposure(
             _print(rows)
 
 
-class _Given:
+class _Given(NamedTuple):
     """Which gateway is measured."""
 
-    def __init__(
-        self,
-        base_url: str | None,
-        model: str | None,
-        typed: str | None,
-        key: str,
-        config: Path | None,
-    ) -> None:
-        self.base_url, self.model, self.typed, self.key = base_url, model, typed, key
-        self.config = config
+    base_url: str | None
+    model: str | None
+    typed: str | None
+    key: str
+    config: Path | None
 
 
 def _protocols(names: Sequence[str] | None) -> list[Spoken]:

@@ -117,13 +117,13 @@ class Case:
 
 def prose(seed: int, sentences: int) -> list[str]:
     """Return English sentences, all different."""
-    told = []
+    made = []
     for n in range(sentences):
         at = seed + n
         a, b = _SUBJECTS[at % 8], _SUBJECTS[(at * 3 + n) % 8]
         sentence = _SENTENCES[n % 6].format(a=a, b=b, n=at + 11)
-        told.append(sentence if n < 6 else f"{sentence} It was number {at + n * 7}.")
-    return told
+        made.append(sentence if n < 6 else f"{sentence} It was number {at + n * 7}.")
+    return made
 
 
 def words(text: str) -> tuple[str, ...]:

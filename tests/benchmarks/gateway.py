@@ -21,18 +21,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import gateway_cpu
 import peer_servers
+from gateway_cpu import FILE, there
 
 FRAMES = 100
 PAUSE = 0.010
-FILE = """
-upstreams: {{main: {{model: openai/m, api_base: "http://127.0.0.1:{upstream}/v1"}}}}
-models:
-  careful:
-    upstream: main
-    requirements: [no_repetition, {{forbidden_words: [forbidden, acme]}}, {{word_limit: {{at_most: 5000}}}}]
-  through: {{upstream: main, chunking: null}}
-server: {{port: {port}, max_runs: 600}}
-"""
 
 
 async def upstream(port, frames, pause):
@@ -104,17 +96,6 @@ def started(*arguments):
     return subprocess.Popen(
         [sys.executable, *arguments], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
-
-
-async def there(port):
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            await asyncio.sleep(0.05)
-        else:
-            writer.close()
-            return
 
 
 class Running:

@@ -70,7 +70,7 @@ def bare(port, upstream):
         return StreamingResponse(frames(), media_type="text/event-stream")
 
     app = Starlette(routes=[Route(path, proxy, methods=["POST"]) for path in PATHS.values()])
-    uvicorn.run(app, port=port, log_level="error", access_log=False, loop=LOOP, http=HTTP)
+    uvicorn.run(app, port=port, log_level="error", access_log=False)
 
 
 def pieces(count, *, typed):
@@ -222,8 +222,6 @@ async def main():
     async for name, frame, request in rows():
         print(f"| {name} | {frame:.0f} | {request:.1f} |", flush=True)
 
-
-LOOP, HTTP = "auto", "auto"
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
