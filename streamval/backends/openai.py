@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -22,6 +21,7 @@ from streamval.types.messages import refuse_what_is_not_text
 from streamval.wire.completions import CompletionReader
 from streamval.wire.errors import message_in
 from streamval.wire.openai_responses import ResponsesReader, input_items, responses_body
+from streamval.wire.parts import read_json
 from streamval.wire.sse import FrameReader
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ async def _frames(stream: Any) -> AsyncIterator[Any]:
         for data in reader.feed(piece):
             if data.startswith(b"[DONE]"):
                 return
-            frame = json.loads(data)
+            frame = read_json(data)
             if isinstance(frame, dict) and frame.get("error"):
                 raise BackendError(message_in(data.decode(errors="replace")))
             yield frame

@@ -356,8 +356,9 @@ class Attempt:
         if chunk is None:
             self._on_final(check)
             return
-        if check.results and self._emitter is not None and self._emitter.listening:
-            self._emitter.emit(
+        emitter = self._emitter
+        if check.results and emitter is not None and emitter.wanted(QuickCheckEvent):
+            emitter.emit(
                 QuickCheckEvent,
                 self.request.attempt,
                 chunk_index=chunk.index,

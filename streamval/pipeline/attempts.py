@@ -419,7 +419,7 @@ class Attempts:
             self._deliver_other(chunk)
             return
         self.delivered.add(chunk)
-        if self._emitter.listening:
+        if self._emitter.wanted(ChunkEvent):
             self._emit_chunk(ChunkEvent, chunk)
         if self._settings.schema is not None:
             for path, value in self.delivered.values(chunk):

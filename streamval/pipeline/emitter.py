@@ -22,20 +22,19 @@ class Emitter:
         self._subscribers = subscribers
         self._run_id = run_id
 
-    @property
-    def listening(self) -> bool:
-        """Whether there has ever been a subscriber. Ask before making fields for every chunk."""
-        return self._subscribers.listening
+    def wanted(self, event: type[BaseEvent]) -> bool:
+        """Return whether a class of events has a subscriber. Ask before making fields for every chunk."""
+        return bool(self._subscribers.of(event))
 
     def emit(self, event: type[BaseEvent], attempt: int, /, **fields: Any) -> None:
-        """Make an event and publish it, if there is a subscriber.
+        """Make an event and publish it, if its class has a subscriber.
 
         Args:
             event: Its class.
             attempt: The attempt that it belongs to, from 1.
             **fields: Its other fields.
         """
-        if self._subscribers.listening:
+        if self._subscribers.of(event):
             fields["run_id"] = self._run_id
             fields["attempt"] = attempt
             self._subscribers.publish(maker(event)(fields))

@@ -7,15 +7,16 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Generic, Literal, Self
 
-from aiostream import Stream, streamcontext
+from aiostream import Stream
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
 
-from streamval import bridge
 from streamval.aio.gate import Gate
+from streamval.aio.inbox import Inbox
 from streamval.aio.on_loop import OnLoop, is_awaited
 from streamval.aio.one_loop import OneLoop
 from streamval.aio.scope import scope
@@ -23,12 +24,19 @@ from streamval.aio.tasks import loop_or_none, report, running_loop
 from streamval.backends.base import Backend, GenerationRequest
 from streamval.chunkers.chunking import describe_chunking
 from streamval.errors import RunError
-from streamval.events import ChunkEvent, CompletedEvent, ErrorEvent, Event, StartedEvent
+from streamval.events import BaseEvent, ChunkEvent, CompletedEvent, ErrorEvent, Event, StartedEvent
 from streamval.pipeline.attempts import Attempts
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.instrument import instruments
 from streamval.pipeline.settings import Settings
-from streamval.pipeline.subscribers import Cancellation, Overflow, Sink, Subscribers
+from streamval.pipeline.subscribers import (
+    Cancellation,
+    EventClasses,
+    Overflow,
+    Sink,
+    Subscribers,
+    check_events,
+)
 from streamval.requirements.base import Requirement
 from streamval.types.chunks import Chunk
 from streamval.types.notebook import html_of, viewer
@@ -75,7 +83,9 @@ class Run(Generic[T]):
 
     # Watching
 
-    def subscribe(self, sink: Sink, overflow: Overflow = "hold") -> DisposableBase:
+    def subscribe(
+        self, sink: Sink, overflow: Overflow = "hold", *, events: EventClasses | None = None
+    ) -> DisposableBase:
         """Call `sink` with each event.
 
         Args:
@@ -84,19 +94,33 @@ class Run(Generic[T]):
                 count at the end, and affect neither the run nor other subscribers.
             overflow: What happens when the mailbox of an async sink is full: `"hold"` pauses the
                 source, so that nothing is lost; `"drop"` drops the oldest event.
+            events: The classes of the events that it gets; `None` for all. An observer gets the `CompletedEvent`,
+                with which it ends, in any case. An event that no subscriber gets is not made, which saves its time.
 
         Returns:
             Dispose of it to unsubscribe.
 
         Raises:
-            UsageError: If `sink` is neither a function nor an observer.
+            UsageError: If `sink` is neither a function nor an observer, or `events` are no classes of events.
             RunError: If the run is over.
+
+        Example:
+            >>> import asyncio
+            >>> from streamval import ChunkEvent, Pipeline, ScriptedBackend
+            >>> async def main():
+            ...     run = Pipeline(ScriptedBackend("One. Two.")).start("Count.")
+            ...     run.subscribe(lambda event: print(event.text), events=(ChunkEvent,))
+            ...     await run
+            >>> asyncio.run(main())
+            One.
+            Two.
         """
         if self._completed:
             raise RunError("the run is over; subscribe before it is driven")
         if isinstance(sink, ObserverBase):
-            return self.events.subscribe(sink)
-        return Disposable(self._subscribers.add(sink, overflow))
+            check_events(events)
+            return OnLoop(partial(self._subscribe_observer, events=events)).subscribe(sink)
+        return Disposable(self._subscribers.add(sink, overflow, events))
 
     @property
     def events(self) -> Observable[Event]:
@@ -118,7 +142,11 @@ class Run(Generic[T]):
         return OnLoop(self._subscribe_observer)
 
     def _subscribe_observer(
-        self, observer: ObserverBase[Event], _: SchedulerBase | None
+        self,
+        observer: ObserverBase[Event],
+        _: SchedulerBase | None,
+        *,
+        events: EventClasses | None = None,
     ) -> DisposableBase:
         if is_awaited():  # what may begin it in this turn has begun it by then
             asyncio.get_running_loop().call_soon(self._refuse_to_wait, observer)
@@ -128,8 +156,10 @@ class Run(Generic[T]):
             if isinstance(event, CompletedEvent):
                 self._end_observer(observer)
 
+        if events is not None:  # it ends with that
+            events = (*events, CompletedEvent)
         with scope() as current:
-            subscription = self.subscribe(current.inside(on_event))
+            subscription = self.subscribe(current.inside(on_event), events=events)
             let_go = current.gate.also(self._gate)  # a full buffer of theirs pauses the run
         return CompositeDisposable(subscription, Disposable(let_go))
 
@@ -228,12 +258,36 @@ class Run(Generic[T]):
     # Driving
 
     def __aiter__(self) -> AsyncIterator[Event]:
+        return self.iterate()
+
+    def iterate(self, *events: type[BaseEvent]) -> AsyncGenerator[Event]:
+        """Drive the run, as ``async for`` over it does, and yield the events of these classes.
+
+        Args:
+            *events: The classes; all if there are none. The `CompletedEvent`, which is the last, always comes.
+
+        Returns:
+            The events. Others are not made, unless a subscriber gets them.
+
+        Raises:
+            RunError: If the run has been iterated.
+
+        Example:
+            >>> import asyncio
+            >>> from streamval import ChunkEvent, Pipeline, ScriptedBackend
+            >>> async def main():
+            ...     run = Pipeline(ScriptedBackend("One. Two.")).start("Count.")
+            ...     return [event.type async for event in run.iterate(ChunkEvent)]
+            >>> asyncio.run(main())
+            ['chunk', 'chunk', 'completed']
+        """
         if self._iterated:
             raise RunError(
                 "a run can be iterated once; use subscribe() to watch it from two places"
             )
+        check_events(events)
         self._iterated = True
-        return self._iterate()
+        return self._iterate(events or None)
 
     def _refuse_subscriber(self) -> None:
         """Refuse an async sink that waits for its own run: both would wait for ever."""
@@ -269,23 +323,21 @@ class Run(Generic[T]):
         """
         return operator(self)
 
-    async def _iterate(self) -> AsyncGenerator[Event]:
+    async def _iterate(self, classes: EventClasses | None) -> AsyncGenerator[Event]:
         self._refuse_subscriber()
-
-        def subscribe(
-            observer: ObserverBase[Event], scheduler: SchedulerBase | None
-        ) -> DisposableBase:
-            subscription = self._subscribe_observer(observer, scheduler)
-            self._started()
-            return subscription
-
+        inbox: Inbox[Event] = Inbox(self._gate)
+        subscription = self.subscribe(inbox.put, events=classes and (*classes, CompletedEvent))
         try:
-            # The inside of `bridge.to_stream`: aiostream's `Stream` is a reference cycle, which would keep the run.
-            async with aclosing(bridge.iterate(OnLoop(subscribe))) as events:
-                async for event in events:
-                    yield event
+            self._started()
+            self._is_handled = True  # this raises what ends the run, and its events have it
+            async for event in inbox:
+                yield event
+                if isinstance(event, CompletedEvent):
+                    break
             await self._ended(self._started())
         finally:
+            subscription.dispose()
+            inbox.clear()
             await self.aclose()
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
@@ -294,7 +346,7 @@ class Run(Generic[T]):
         With a repair, chunks of a rejected attempt may have been yielded before. A chunk with a higher
         `attempt` than the chunk before it replaces all chunks from its own `index` on.
         """
-        async with streamcontext(self) as events:
+        async with aclosing(self.iterate(ChunkEvent)) as events:
             async for event in events:
                 if isinstance(event, ChunkEvent):
                     yield event.chunk()

@@ -14,10 +14,11 @@ from streamval.aio.inbox import Inbox
 from streamval.aio.scope import Scope, enter_scope, exit_scope
 from streamval.aio.tasks import CLOSING_GRACE, report
 from streamval.errors import UsageError
-from streamval.events import Event
+from streamval.events import BaseEvent, Event
 
 Overflow: TypeAlias = Literal["hold", "drop"]
 Sink: TypeAlias = "Callable[[Any], object | Awaitable[object]]"
+EventClasses: TypeAlias = "tuple[type[BaseEvent], ...]"
 
 
 class Cancellation:
@@ -48,46 +49,57 @@ class Subscribers:
     Args:
         gate: Paused by full mailboxes.
 
-    Attributes:
-        listening: Whether there has ever been a subscriber. Without subscribers no event is made.
+    An event that no subscriber wants is not made: see `of`.
     """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._scope: Scope | None = None  # made for the first async sink
         self._sinks: tuple[_Subscriber, ...] = ()  # replaced, not changed, as sinks come and go
+        self._by_class: dict[type[BaseEvent], tuple[_Subscriber, ...]] = {}
         self._hurried = False
         self._in_a_hurry: asyncio.Event | None = None  # while `finish` waits
-        self.listening = False
 
-    def add(self, sink: Sink, overflow: Overflow = "hold") -> Callable[[], None]:
+    def add(
+        self, sink: Sink, overflow: Overflow = "hold", events: EventClasses | None = None
+    ) -> Callable[[], None]:
         """Subscribe a sink. Return a function that unsubscribes it."""
         check_sink(sink, overflow)
-        subscriber = _Subscriber(sink, overflow, self)
-        self._sinks += (subscriber,)
-        self.listening = True
+        check_events(events)
+        subscriber = _Subscriber(sink, overflow, self, events)
+        self._set((*self._sinks, subscriber))
 
         def remove() -> None:
             if subscriber in self._sinks:
-                self._sinks = tuple(kept for kept in self._sinks if kept is not subscriber)
+                self._set(tuple(kept for kept in self._sinks if kept is not subscriber))
                 subscriber.drop()
 
         return remove
 
+    def _set(self, sinks: tuple[_Subscriber, ...]) -> None:
+        self._sinks = sinks
+        self._by_class = {}
+
+    def of(self, event: type[BaseEvent]) -> tuple[_Subscriber, ...]:
+        """Return the subscribers of a class of events, in the order in which they subscribed."""
+        known = self._by_class.get(event)
+        if known is None:
+            known = tuple(one for one in self._sinks if one.events is None or event in one.events)
+            self._by_class[event] = known
+        return known
+
     def publish(self, event: Event) -> None:
-        """Hand an event to the sinks, in the order in which they subscribed.
+        """Hand an event to its subscribers, in the order in which they subscribed.
 
         Raises:
             BaseException: The first `SystemExit` or `KeyboardInterrupt` of a sync sink, after every
                 subscriber has got the event.
         """
-        if not self._sinks:
-            return
         raised: BaseException | None = None
         token = enter_scope(
             None
         )  # the observables that a subscriber subscribes to run outside our scope
-        for subscriber in self._sinks:
+        for subscriber in self.of(type(event)):
             try:
                 subscriber.deliver(event)
             except BaseException as error:  # to be raised once all have the event
@@ -122,7 +134,7 @@ class Subscribers:
             await self._scope.aclose()
         for subscriber in self._sinks:
             subscriber.sum_up()
-        self._sinks = ()  # they refer to this object: a reference cycle
+        self._set(())  # they refer to this object: a reference cycle
 
     def serve(
         self, work: Callable[[Inbox[Event]], Coroutine[Any, Any, None]], *, drop: bool
@@ -148,6 +160,20 @@ def check_sink(sink: object, overflow: object) -> None:
         raise UsageError(f"overflow must be 'hold' or 'drop', not {overflow!r}")
 
 
+def check_events(events: object) -> None:
+    """Check the classes of events of a subscription.
+
+    Raises:
+        UsageError: If they are none.
+    """
+    if events is not None and not (isinstance(events, tuple) and all(map(_is_event_class, events))):
+        raise UsageError(f"events must be a tuple of classes of events, not {events!r:.200}")
+
+
+def _is_event_class(given: object) -> bool:
+    return isinstance(given, type) and issubclass(given, BaseEvent)
+
+
 def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
     return inspect.isawaitable(answer) and not isinstance(answer, Cancellation)
 
@@ -155,8 +181,15 @@ def _is_to_be_awaited(answer: object) -> TypeGuard[Awaitable[object]]:
 class _Subscriber:
     """A sink, and a mailbox once it has turned out to be async."""
 
-    def __init__(self, sink: Sink, overflow: Overflow, subscribers: Subscribers) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        overflow: Overflow,
+        subscribers: Subscribers,
+        events: EventClasses | None = None,
+    ) -> None:
         self._sink = sink
+        self.events = events
         self._overflow = overflow
         self._subscribers = subscribers
         self._mail: Inbox[Event] | None = None

@@ -20,11 +20,13 @@ from starlette.types import Receive, Scope, Send
 
 from streamval.aio.tasks import in_thread
 from streamval.errors import BackendError, RefusedRequestError, RequestError
+from streamval.events import ChunkEvent, CompletedEvent, FullValidationEvent, VerdictEvent
 from streamval.pipeline.run import Run
 from streamval.requirements.base import Requirement
 from streamval.serve.configuration import ServedModel
 from streamval.serve.exchange import Exchange
 from streamval.serve.limiter import DRAINING
+from streamval.serve.metrics import COUNTED
 from streamval.serve.service import Service
 from streamval.wire import messages_request, openai_chat, openai_text, responses_request
 from streamval.wire.completions import CompletionRequest, Protocol
@@ -139,8 +141,8 @@ async def _run(
 ) -> None:
     async with slot:
         names = tuple(requirement.name for requirement in run.requirements)
-        run.subscribe(service.metrics.of(request.model, names))
-        run.subscribe(line.note)
+        run.subscribe(service.metrics.of(request.model, names), events=COUNTED)
+        run.subscribe(line.note, events=NOTED)
         line.watch(run.requirements)
         if service.configuration.server.recent:
             asked = request.turns
@@ -235,6 +237,10 @@ def new_request_id(given: str | None) -> str:
     return given if known and given else secrets.token_hex(12)
 
 
+NOTED = (ChunkEvent, VerdictEvent, FullValidationEvent, CompletedEvent)
+"""The events that `RequestLog.note` takes."""
+
+
 class RequestLog:
     """One line of JSON a request: no text, no key."""
 
@@ -252,8 +258,9 @@ class RequestLog:
 
     def note(self, event: Any) -> None:
         """Keep what the line needs of an event."""
-        if event.type == "chunk" and self.first_chunk is None:
-            self.first_chunk = time.monotonic() - self._began
+        if event.type == "chunk":
+            if self.first_chunk is None:
+                self.first_chunk = time.monotonic() - self._began
         elif event.type == "verdict" and event.observed and event.verdict == "fail":
             self._note_observed(event.requirement)
         elif event.type == "full_validation":

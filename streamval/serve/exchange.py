@@ -41,6 +41,7 @@ from streamval.events import (
     QuickCheckEvent,
     ReasoningEvent,
     RetryEvent,
+    StartedEvent,
     StreamingDoneEvent,
     TokenEvent,
     ToolCallEvent,
@@ -72,6 +73,18 @@ STREAM = [
 ]
 
 
+_HANDLED = (
+    ChunkEvent,
+    CompletedEvent,
+    ErrorEvent,
+    ReasoningEvent,
+    RetryEvent,
+    StreamingDoneEvent,
+    ToolCallEvent,
+)
+"""The events that an answer is made of. A client may ask for the others as well."""
+
+
 class Exchange:
     """Sends one answer: the status line with the first valid chunk, and only judged text.
 
@@ -97,6 +110,7 @@ class Exchange:
         # Of chunks that are still to be handled.
         self._logprobs: deque[list[TokenLogprob]] = deque()
         self._asked_in_words = False
+        self._relay: Relay | None = None  # that generates, if the request goes there as it came
         self._sent = 0
         self._thoughts: list[str] = []
         self._thought = ""  # that was sent
@@ -126,6 +140,7 @@ class Exchange:
         See `ServerSettings` for `headers_after`; `judged` says whether rules decide, `passes` judges the words with
         which a model refuses.
         """
+        self._time = asyncio.get_running_loop().time  # kept: each write needs it
         self._headers_after, self._passes = headers_after, passes
         self._request, self._run, self._model = request, run, model
         self._streams = request.stream
@@ -136,14 +151,7 @@ class Exchange:
         self._judged = judged
         judged_late = judged and request.wants_json
         self._held = model.release == "all" or judged_late
-        if self._relay is not None:
-            run.subscribe(self._note)
-
-    @property
-    def _relay(self) -> Relay | None:
-        """The upstream that generates, if the request goes there as it came."""
-        backend = self._run.backend
-        return backend if isinstance(backend, Relay) else None
+        run.subscribe(self._note, events=(StartedEvent, RetryEvent, ChunkEvent))
 
     async def answer(self) -> None:
         """Drive the run, and send the chunks that it releases.
@@ -153,7 +161,7 @@ class Exchange:
         """
         pinging = asyncio.create_task(self._ping()) if self._streams else None
         try:
-            async for event in self._run:
+            async for event in self._run.iterate(*(() if self._wants_events else _HANDLED)):
                 await self._handle(event)
         finally:
             if pinging is not None:
@@ -209,14 +217,18 @@ class Exchange:
         self._thoughts.append(thought)
 
     def _note(self, event: BaseEvent) -> None:
-        """Take the log probabilities of a released chunk: the next attempt drops them."""
+        """Note which upstream generates, and take the log probabilities of a released chunk: the next attempt drops them."""
+        if isinstance(event, ChunkEvent):
+            if self._relay is not None:
+                known = self._relay.take_logprobs(event.separator + event.text, event.end)
+                self._logprobs.append([] if self._asked_in_words or event.masked else known)
+            return
+        backend = self._run.backend
+        self._relay = backend if isinstance(backend, Relay) else None
         if isinstance(event, RetryEvent):
             # Where the relay was asked in words, its offsets do not include the kept text.
             by_words = event.mode == "resume" and not self._run.backend.supports_prefix
             self._asked_in_words = event.mode == "ask" or by_words
-        elif isinstance(event, ChunkEvent) and self._relay is not None:
-            known = self._relay.take_logprobs(event.separator + event.text, event.end)
-            self._logprobs.append([] if self._asked_in_words or event.masked else known)
 
     async def refuse(
         self, status: int, said: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -371,28 +383,27 @@ class Exchange:
     async def _write(self, contents: Contents, *, last: bool = False, ends: bool = False) -> None:
         """Send frames; `last` closes the answer, `ends` says that it came to its regular end."""
         async with self._writing:
-            await self._send_status()
+            if not self.status:
+                await self._send_status()
             written = frames(contents) + (self._writer.terminator if ends else "")
             await self._send_body(written, last=last)
 
     async def _send_status(self) -> None:
-        if not self.status:
-            self.status = 200
-            headers = [*STREAM, self._id]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        self.status = 200
+        headers = [*STREAM, self._id]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def _send_body(self, written: str, *, last: bool = False) -> None:
-        self._written_at, self._ended = asyncio.get_running_loop().time(), last
+        self._written_at, self._ended = self._time(), last
         body = written.encode()
         await self._send({"type": "http.response.body", "body": body, "more_body": not last})
 
     async def _ping(self) -> None:
         """Send the status after `headers_after` seconds, and a ping in each silence."""
-        loop = asyncio.get_running_loop()
         pause = self._headers_after
         while True:
             await asyncio.sleep(pause)
-            silent = loop.time() - self._written_at
+            silent = self._time() - self._written_at
             if self.status and silent < PING_SECONDS:
                 pause = PING_SECONDS - silent
                 continue
@@ -403,7 +414,8 @@ class Exchange:
                 if self._ended:
                     return
                 begun = frames(self._started())  # before it waits: nothing may come before this
-                await self._send_status()
+                if not self.status:
+                    await self._send_status()
                 await self._send_body(begun + self._writer.ping)
 
     async def _send_answer(self, answer: Answer) -> None:

@@ -94,6 +94,17 @@ def _is_alive(pid: int) -> bool:
 _VERDICTS = "fail", "pass"
 
 
+COUNTED = (
+    ChunkEvent,
+    CompletedEvent,
+    FullValidationEvent,
+    QuickCheckEvent,
+    RetryEvent,
+    VerdictEvent,
+)
+"""The events that `RunMetrics` counts."""
+
+
 class RunMetrics:
     """Counts the events of one run."""
 

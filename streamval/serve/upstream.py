@@ -42,6 +42,7 @@ from streamval.wire.completions import (
     read_logprobs,
 )
 from streamval.wire.errors import answer_in, error_class, message_in, server_error
+from streamval.wire.parts import read_json
 from streamval.wire.sse import MEDIA_TYPE, FrameReader
 
 SHOWN = 300
@@ -354,7 +355,7 @@ class OpenAIRelay(Relay):
 
     def _deltas(self, data: bytes, reader: Any) -> list[Delta]:
         try:
-            frame = json.loads(data)
+            frame = read_json(data)
             if frame.get("error") and frame.get("type") != "response.failed":
                 said = frame["error"]
                 said = said.get("message", said) if isinstance(said, dict) else said

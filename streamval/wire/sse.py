@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from codecs import BOM_UTF8
 from typing import Any
 
 from streamval.errors import StreamBrokenError
+from streamval.wire.parts import written_json
 
 MAX_FRAME = 4 * 1024 * 1024
 """Bytes of the longest frame. A tool call may be long; a frame without an end is an attack."""
@@ -19,10 +19,6 @@ PING = ": ping\n\n"
 
 MEDIA_TYPE = "text/event-stream"
 
-_encoded = json.JSONEncoder(
-    separators=(",", ":")
-).encode  # `dumps` would make an encoder for each frame
-
 
 def frame(content: Any, event: str | None = None) -> str:
     """Return a frame of JSON, with the name of its event if there is one.
@@ -31,7 +27,7 @@ def frame(content: Any, event: str | None = None) -> str:
         >>> frame({"a": 1}), frame([], "patch")
         ('data: {"a":1}\\n\\n', 'event: patch\\ndata: []\\n\\n')
     """
-    return text_frame(_encoded(content), event)
+    return text_frame(written_json(content), event)
 
 
 def text_frame(data: str, event: str | None = None) -> str:

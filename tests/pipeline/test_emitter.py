@@ -4,15 +4,23 @@ import pytest
 from pydantic import ValidationError
 
 from streamval.aio.gate import Gate
-from streamval.events import TokenEvent
+from streamval.events import ChunkEvent, TokenEvent
 from streamval.pipeline.emitter import Emitter
 from streamval.pipeline.subscribers import Subscribers
 
 
 def test_without_a_subscriber_no_event_is_made():
-    emitter = Emitter(Subscribers(Gate()), "run")
-    assert not emitter.listening
+    subscribers, seen = Subscribers(Gate()), []
+    emitter = Emitter(subscribers, "run")
+    assert not emitter.wanted(TokenEvent)
     emitter.emit(TokenEvent, 1, text=object())  # which would be refused
+    remove = subscribers.add(seen.append, events=(ChunkEvent,))
+    assert emitter.wanted(ChunkEvent)
+    assert not emitter.wanted(TokenEvent)
+    emitter.emit(TokenEvent, 1, text=object())
+    remove()
+    assert not emitter.wanted(ChunkEvent)
+    assert seen == []
 
 
 def test_an_event_has_the_runs_id_and_the_attempt():

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import reactivex
 
 import streamval as sv
 from streamval import bridge
@@ -114,6 +115,49 @@ async def test_unsubscribing():
 async def test_wrong_subscribers_are_refused(sink, overflow):
     with pytest.raises(UsageError):
         sv.Pipeline(Spoken("One.")).start("go").subscribe(sink, overflow)
+
+
+@pytest.mark.parametrize("events", [sv.ChunkEvent, ("chunk",), [sv.ChunkEvent], (int,)])
+async def test_events_that_are_no_classes_of_events_are_refused(events):
+    run = sv.Pipeline(Spoken("One.")).start("go")
+    for sink in (print, reactivex.Observer()):
+        with pytest.raises(UsageError, match="events must be a tuple of classes of events"):
+            run.subscribe(sink, events=events)
+
+
+async def test_each_subscriber_gets_the_events_that_it_wants_in_their_order():
+    seen, checks, everything, ended = [], [], [], []
+    run = sv.Pipeline(Spoken("One. Two."), requirements=[Judge()]).start("go")
+    run.subscribe(seen.append, events=(sv.ChunkEvent, sv.CompletedEvent))
+    run.subscribe(checks.append, events=(sv.QuickCheckEvent,))
+    run.subscribe(everything.append)
+    run.subscribe(print, events=())
+    observer = reactivex.Observer(ended.append, on_completed=lambda: ended.append("end"))
+    run.subscribe(observer, events=(sv.QuickCheckEvent,))
+    await run
+    assert types(seen) == ["chunk", "chunk", "completed"]
+    assert types(checks) == ["quick_check", "quick_check"]
+    assert seen + checks == [one for one in everything if one in seen] + [
+        one for one in everything if one in checks
+    ]
+    assert [one if one == "end" else one.type for one in ended] == [
+        *("quick_check", "quick_check", "completed", "end")
+    ]
+
+
+async def test_a_subscriber_that_comes_later_changes_which_events_are_made():
+    seen = []
+    run = sv.Pipeline(Spoken("One. Two. Three.")).start("go")
+
+    def first(event):
+        if event.chunk_index == 1:
+            run.subscribe(seen.append)
+
+    run.subscribe(first, events=(sv.ChunkEvent,))
+    await run
+    assert types(seen)[0] == "chunk"
+    assert types(seen)[-1] == "completed"
+    assert [event.chunk_index for event in seen if event.type == "chunk"] == [2]
 
 
 async def test_subscribing_to_a_run_that_is_over_is_told():

@@ -1,12 +1,13 @@
 """Tests of `streamval.wire.parts`."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 from pydantic import BaseModel
 
 from streamval.errors import StreamBrokenError
-from streamval.wire.parts import as_mapping, count, part, text_in
+from streamval.wire.parts import as_mapping, count, part, read_json, text_in, written_json
 
 
 class Item(BaseModel):
@@ -31,3 +32,39 @@ def test_content_that_is_no_text_is_a_broken_stream(content):
 @pytest.mark.parametrize("number", ["many", 2.5, -1, True, 2**60, None])
 def test_a_count_that_is_none(number):
     assert (count(number), count(0)) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            {"a": ["é\u2028\u0085\x7f😀", 1, 1.5, True, None]},
+            {},
+            "",
+            10**30,
+            [[]],
+            {"a": '</script>\\"\n\x00'},
+        ),
+        *(
+            "\ud83d",
+            {"token": "\udc00", "x": "é"},
+            float("inf"),
+        ),  # only Python's own reads and writes these
+    ],
+)
+def test_json_is_written_in_ascii_and_read_as_it_was(value):
+    written = written_json(value)
+    assert written.isascii()
+    assert written.splitlines() == [written]
+    assert read_json(written.encode()) == json.loads(written) == value
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b'{"a": "\xff"}', b"1" * 5000])
+def test_what_is_no_json_is_a_value_error(data):
+    with pytest.raises(ValueError):
+        read_json(data)
+
+
+def test_what_is_nested_too_deeply_is_an_error_in_words():
+    with pytest.raises((ValueError, RecursionError)):
+        read_json(b"[" * 100_000)
