@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from math import isfinite
@@ -40,6 +40,7 @@ from streamval.wire.completions import (
     CompletionRequest,
     first_choice,
     read_logprobs,
+    text_alone,
 )
 from streamval.wire.errors import answer_in, error_class, message_in, server_error
 from streamval.wire.parts import read_json
@@ -353,13 +354,16 @@ class OpenAIRelay(Relay):
         self.logprobs = deque()
         self._at, self._half = offset, False  # end of the text; inside a surrogate pair?
 
-    def _deltas(self, data: bytes, reader: Any) -> list[Delta]:
+    def _deltas(self, data: bytes, reader: Any) -> Sequence[str | Delta]:
         try:
             frame = read_json(data)
             if frame.get("error") and frame.get("type") != "response.failed":
                 said = frame["error"]
                 said = said.get("message", said) if isinstance(said, dict) else said
                 raise StreamBrokenError(f"{self.model} broke off: {self._shown(said)}")
+            if self.marks and (alone := text_alone(frame)):
+                self._move_behind(alone)
+                return [alone]
             deltas = self._read(frame, reader)
             if self._for_client:
                 self._note(frame, deltas)
@@ -403,10 +407,8 @@ class OpenAIRelay(Relay):
             self.annotations += found[: MAX_ANNOTATIONS - len(self.annotations)]
 
     def _add_logprobs(self, text: str, choice: Mapping[str, Any]) -> None:
-        """Note where the tokens of a delta end. A character may be split between two deltas."""
-        if self._half and "\udc00" <= text[:1] <= "\udfff":
-            self._at -= 1
-        at = self._at
+        """Note where the tokens of a delta end."""
+        at = self._at - self._joins(text)
         for token, logprob, others in read_logprobs(choice):
             at += len(token)
             if logprob is not None:  # it may be missing for the first token of a text
@@ -416,9 +418,17 @@ class OpenAIRelay(Relay):
                 self.logprobs.append(TokenLogprob(at, str(token), finite, seen))
         if len(self.logprobs) > MAX_LOGPROBS:
             raise StreamBrokenError(f"{self.model} sent log probabilities without text")
-        self._at += len(text)
+        self._move_behind(text)
+
+    def _move_behind(self, text: str) -> None:
+        """Move the end of the text behind a delta. A character may be split between two deltas."""
+        self._at += len(text) - self._joins(text)
         if text:
             self._half = "\ud800" <= text[-1] <= "\udbff"
+
+    def _joins(self, text: str) -> bool:
+        """Return whether a delta begins with the other half of a character."""
+        return self._half and "\udc00" <= text[:1] <= "\udfff"
 
     async def _refused(self, response: aiohttp.ClientResponse) -> BackendError:
         """Return the error for an answer with a status that is not 200."""

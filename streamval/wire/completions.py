@@ -197,19 +197,28 @@ def first_choice(frame: Any) -> Any:
     return next((one for one in part(frame, "choices") or () if not part(one, "index")), None)
 
 
-def _text_alone(frame: Any) -> str | None:
-    """Return the text of a chat's frame that says nothing else. Most are such; to read all costs six times as much."""
+def text_alone(frame: Any) -> str | None:
+    """Return the text of a chat's frame that says nothing else. Most are such; to read all costs six times as much.
+
+    Example:
+        >>> text_alone({"choices": [{"index": 0, "delta": {"content": "Hi"}}]})
+        'Hi'
+        >>> text_alone({"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]})
+    """
     choices = frame.get("choices") if type(frame) is dict else None
     if type(choices) is not list or len(choices) != 1 or frame.get("usage"):
         return None
     choice = choices[0]
-    if type(choice) is not dict or choice.get("finish_reason") or choice.get("index"):
+    if type(choice) is not dict or any(map(choice.get, _SAYS_MORE)):
         return None
     message = choice.get("delta")
     if type(message) is not dict or len(message) != 1 or "text" in choice:
         return None
     text = message.get("content")
     return text if type(text) is str else None
+
+
+_SAYS_MORE = ("index", "finish_reason", "logprobs")
 
 
 class CompletionReader:
@@ -242,7 +251,7 @@ class CompletionReader:
         Raises:
             StreamBrokenError: If its content is not text, or the server says that it has failed.
         """
-        if (alone := _text_alone(frame)) is not None:
+        if (alone := text_alone(frame)) is not None:
             return [Delta(alone)]
         choice = first_choice(frame)
         message = part(choice, "delta")

@@ -11,6 +11,7 @@ from streamval.backends.base import GenerationRequest
 from streamval.errors import RateLimitError, StreamBrokenError
 from streamval.serve.endpoints import endpoint_of
 from streamval.serve.upstream import IMPOSSIBLE, Upstream
+from streamval.types.deltas import content_of
 from streamval.types.messages import Message
 from streamval.wire.completions import MAX_CALLS
 from streamval.wire.openai_chat import read_request
@@ -163,7 +164,7 @@ async def test_log_probabilities_over_a_repair_are_of_the_text_that_stands(repai
 async def test_done_is_the_end_though_the_connection_stays_open():
     script = [*words("One is fine."), frame({}, "stop"), b"data: [DONE]\n\n", "STALL"]
     deltas, _ = await spoken(script)
-    assert "".join(delta.text for delta in deltas) == "One is fine."
+    assert "".join(map(content_of, deltas)) == "One is fine."
 
 
 async def test_an_answer_that_is_too_long_is_broken_off(monkeypatch):
@@ -242,7 +243,7 @@ async def test_tool_calls_that_are_none_break_the_stream(call):
 async def test_reasoning_that_is_not_judged_is_not_sent():
     script = [frame({"reasoning_content": "I think so."}), *words("All is well.")]
     deltas, _ = await spoken(script)
-    assert "".join(delta.text for delta in deltas) == "All is well."
+    assert "".join(map(content_of, deltas)) == "All is well."
 
 
 async def test_when_to_come_again_is_kept():
