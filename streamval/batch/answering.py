@@ -18,7 +18,7 @@ from streamval.errors import (
     RateLimitError,
     UnknownModelError,
 )
-from streamval.events import BaseEvent, CompletedEvent
+from streamval.events import CompletedEvent
 from streamval.pipeline.pipeline import Pipeline
 from streamval.types.deltas import Delta
 from streamval.types.results import StreamResult
@@ -73,17 +73,16 @@ class Answering:
         answered: StreamResult[Any] | Exception
         spent = 0
 
-        def note(event: BaseEvent) -> None:
+        def note(event: CompletedEvent) -> None:
             nonlocal spent
-            if isinstance(event, CompletedEvent):
-                spent += token_count(event.usage)
+            spent += token_count(event.usage)
 
         for _ in range(TRIES):
             if not await self._pace.turn():
                 return None
             try:
                 async with self._pipeline.start(row.prompt) as run:
-                    run.subscribe(note)
+                    run.subscribe(note, events=(CompletedEvent,))
                     answered = await run
             except (AuthenticationError, UnknownModelError):
                 raise

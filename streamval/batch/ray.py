@@ -7,8 +7,9 @@ actors of that class; the ledger table stays on the machine where the job was st
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -27,6 +28,10 @@ PipelineSource: TypeAlias = (
     "str | Callable[[], Pipeline[Any] | AbstractAsyncContextManager[Pipeline[Any]]]"
 )
 """How a worker gets its pipeline: ``MODULE:NAME``, or a function that makes one or opens one."""
+
+
+PAUSE = 0.1
+"""Seconds before a worker that has died is asked again."""
 
 
 class ValidateRows:
@@ -60,6 +65,8 @@ class ValidateRows:
         self._slots = asyncio.Semaphore(task_limit)
         self._answering: asyncio.Task[Answering] | None = None
         self._open = AsyncExitStack()
+        self._taken: dict[int, asyncio.Task[Kept | None]] = {}
+        self._is_at_work = asyncio.Event()
 
     async def __call__(self, batch: Any) -> Any:
         """Answer a batch.
@@ -110,6 +117,27 @@ class ValidateRows:
             self._answering = asyncio.ensure_future(self._begin())
         return await (await asyncio.shield(self._answering)).answer(row)
 
+    async def take(self, rows: Sequence[tuple[int, InputRow]]) -> None:
+        """Begin with numbered rows of a job. Those that are under way already go on."""
+        for number, row in rows:
+            if number not in self._taken:
+                self._taken[number] = asyncio.ensure_future(self.answer(row))
+        self._is_at_work.set()
+
+    async def done(self) -> list[tuple[int, Kept | None]]:
+        """Wait for rows that were taken; return those that are done, with their numbers.
+
+        Raises:
+            Exception: If no row can be answered.
+        """
+        await self._is_at_work.wait()
+        await asyncio.wait(self._taken.values(), return_when=asyncio.FIRST_COMPLETED)
+        ready = [number for number, task in self._taken.items() if task.done()]
+        tasks = [(number, self._taken.pop(number)) for number in ready]
+        if not self._taken:
+            self._is_at_work.clear()
+        return [(number, task.result()) for number, task in tasks]
+
     async def _begin(self) -> Answering:
         """Make the worker's own pipeline, once, on its event loop. It is open until the process ends."""
         made = self._source() if callable(self._source) else pipeline_named(self._source)
@@ -147,16 +175,19 @@ async def on_cluster(
             ray.init(address=address, include_dashboard=None if address else False)
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"there is no Ray cluster at {address}: {error}") from None
-        worker = ray.remote(ValidateRows).options(
-            max_restarts=-1, max_task_retries=-1, max_concurrency=1000
-        )
+        actor = ray.remote(ValidateRows).options(max_restarts=-1, max_concurrency=1000)
         count = max(int(ray.cluster_resources().get("CPU", 1)), 1)
-        return [worker.remote(pipeline) for _ in range(count)]
+        return [actor.remote(pipeline) for _ in range(count)]
 
-    workers = await asyncio.to_thread(begin)
+    workers = [
+        _Worker(actor, ray.exceptions.RayActorError) for actor in await asyncio.to_thread(begin)
+    ]
+    work = asyncio.gather(*(worker.run() for worker in workers))
     try:
         yield _Workers(workers)
     finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
         await asyncio.to_thread(ray.shutdown)
 
 
@@ -170,18 +201,78 @@ def _check(address: str | None) -> None:
 class _Workers:
     """Gives each row to the worker that has fewest."""
 
-    def __init__(self, workers: list[Any]) -> None:
-        self._rows = dict.fromkeys(workers, 0)
+    def __init__(self, workers: Sequence[_Worker]) -> None:
+        self._workers = workers
 
     def stop(self) -> None:
-        for worker in self._rows:
-            worker.stop.remote()
+        for worker in self._workers:
+            worker.stop()
 
     async def answer(self, row: InputRow) -> Kept | None:
-        worker = min(self._rows, key=self._rows.__getitem__)
-        self._rows[worker] += 1
+        return await min(self._workers, key=len).answer(row)
+
+
+class _Worker:
+    """Sends rows to an actor and takes their results: all that wait at once, as a message a row costs more than the row.
+
+    Args:
+        actor: A `ValidateRows`, which Ray starts again if it dies.
+        has_died: The exception of Ray for that. All its rows are sent again then.
+    """
+
+    def __init__(self, actor: Any, has_died: type[Exception]) -> None:
+        self._actor, self._has_died = actor, has_died
+        self._numbers = itertools.count()
+        self._rows: dict[int, tuple[InputRow, asyncio.Future[Kept | None]]] = {}
+        self._unsent: asyncio.Queue[int] = asyncio.Queue()
+        self._is_at_work = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def stop(self) -> None:
+        self._actor.stop.remote()
+
+    async def answer(self, row: InputRow) -> Kept | None:
+        number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._rows[number] = row, answered
+        self._unsent.put_nowait(number)
         try:
-            answered: Kept | None = await worker.answer.remote(row)
+            return await answered
         finally:
-            self._rows[worker] -= 1
-        return answered
+            del self._rows[number]
+
+    async def run(self) -> None:
+        """Work until this is cancelled."""
+        await asyncio.gather(self._send(), self._read())
+
+    async def _send(self) -> None:
+        while True:
+            numbers = [await self._unsent.get()]
+            while not self._unsent.empty():
+                numbers.append(self._unsent.get_nowait())
+            rows = [(number, self._rows[number][0]) for number in numbers if number in self._rows]
+            await self._call(self._actor.take, rows)
+            self._is_at_work.set()
+
+    async def _read(self) -> None:
+        while True:
+            await self._is_at_work.wait()
+            for number, record in await self._call(self._actor.done) or ():
+                if number in self._rows and not self._rows[number][1].done():
+                    self._rows[number][1].set_result(record)
+            if not self._rows:
+                self._is_at_work.clear()
+
+    async def _call(self, method: Any, *given: Any) -> Any:
+        try:
+            return await method.remote(*given)
+        except self._has_died:
+            await asyncio.sleep(PAUSE)
+            for number in self._rows:
+                self._unsent.put_nowait(number)
+        except Exception as error:  # no row can be answered
+            for _, answered in self._rows.values():
+                if not answered.done():
+                    answered.set_exception(error)
+        return None

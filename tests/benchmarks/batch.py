@@ -109,7 +109,7 @@ def by_ray(rows, out):
         .repartition(64)
         .map_batches(
             ValidateRows,
-            fn_constructor_args=[f"{Path(__file__).resolve()}:pipeline", None, AT_ONCE // 2],
+            fn_constructor_args=[f"{Path(__file__).resolve()}:pipeline", AT_ONCE // 2],
             batch_size=32,
             concurrency=2,
             num_cpus=0.5,
