@@ -121,18 +121,20 @@ class Crossing:
 
     def over(self, call: Callable[..., None]) -> Callable[..., None]:
         """Return a function that makes the call on the loop."""
-        loop, home, waiting = self._loop, self._home, self._waiting
-        if loop is None:
-            return call
 
         def called(*items: Any) -> None:
-            if get_ident() == home and waiting.empty():
+            if get_ident() == self._home and self._waiting.empty():
                 call(*items)
-            else:  # behind what waits, also from home
-                waiting.put((call, items))
-                call_threadsafe(loop, self._next)
+            else:
+                self._put(call, items)
 
-        return called
+        return call if self._loop is None else called
+
+    def _put(self, call: Callable[..., None], items: tuple[Any, ...]) -> None:
+        """Let a call wait: behind those that wait, also where it comes from home."""
+        assert self._loop is not None
+        self._waiting.put((call, items))
+        call_threadsafe(self._loop, self._next)
 
     def close(self) -> None:
         """Drop the calls that wait."""

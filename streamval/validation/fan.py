@@ -88,7 +88,10 @@ class ChannelLanes:
         self.channel = channel
         self.own: Transcript[Any] | None = None
         so_far: SoFar | None = None
-        if isinstance(options.ctx, Context):
+        judged = [
+            options.judges(position, channel) for position in range(len(options.requirements))
+        ]
+        if isinstance(options.ctx, Context) and any(judged):
             if channel in options.said:
                 so_far = SoFar(options.said[channel], 0)
             else:
@@ -96,9 +99,7 @@ class ChannelLanes:
                 self.own = Transcript("")
                 so_far = SoFar(self.own.getvalue, begin)
         lanes = [
-            Lane(position, one, options, channel, so_far)
-            if options.judges(position, channel)
-            else None
+            Lane(position, one, options, channel, so_far) if judged[position] else None
             for position, one in enumerate(options.requirements)
         ]
         self.clones = tuple(None if lane is None else lane.requirement for lane in lanes)
