@@ -234,7 +234,8 @@ class _Worker:
         self._actor.stop.remote()
 
     async def answer(self, row: InputRow) -> Kept | None:
-        number, answered = next(self._numbers), asyncio.get_running_loop().create_future()
+        number = next(self._numbers)
+        answered: asyncio.Future[Kept | None] = asyncio.get_running_loop().create_future()
         self._rows[number] = row, answered
         self._unsent.put_nowait(number)
         try:

@@ -140,15 +140,14 @@ class Attempt:
         index, start = written.next_index, written.released_to
         ctx = Context(request.messages)
         judge = settings.validation_backend or backend.for_judges(request.options)
+        operators += settings.delta_operators
+        emits = settings.emit_tokens and not settings.masks
         deltas: Observable[Any] = bridge.from_async_iterable(
             lambda: backend.deltas(sent),
-            read=self.reader.read,
+            read=self._read_and_emit if emits else self.reader.read,
             stall_timeout=settings.stall_timeout,
             on_closed=self._on_closed,
         )
-        if settings.emit_tokens and not settings.masks:
-            deltas = deltas.pipe(tap(self._emit_token))
-        operators += settings.delta_operators
         if operators:
             deltas = deltas.pipe(on_text(*operators))
         reasoning = (self.reasoning.next_index, self.reasoning.released_to)
@@ -273,6 +272,12 @@ class Attempt:
     def _emit(self, event: type[Any], **fields: Any) -> None:
         if self._emitter is not None:
             self._emitter.emit(event, self.request.attempt, **fields)
+
+    def _read_and_emit(self, delta: object) -> Any:
+        content = self.reader.read(delta)
+        if content is not None:
+            self._emit_token(content)
+        return content
 
     def _emit_token(self, item: str | Delta) -> None:
         if isinstance(item, str):
@@ -456,19 +461,3 @@ def on_text(
         return OnLoop(subscribe)
 
     return operator
-
-
-def tap(look: Callable[[T], None]) -> Callable[[Observable[T]], Observable[T]]:
-    """Return an operator that calls `look` with each item before it passes the item on, as `ops.do_action`.
-
-    That one costs more, which a token would feel.
-    """
-
-    def start(emit: Callable[[T], None]) -> Callable[[T], None]:
-        def on_next(item: T) -> None:
-            look(item)
-            emit(item)
-
-        return on_next
-
-    return stateful(start)

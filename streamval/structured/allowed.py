@@ -12,7 +12,15 @@ from inspect import formatannotation
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 from annotated_types import BaseMetadata, MaxLen
-from pydantic import AfterValidator, BaseModel, ConfigDict, Strict, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 from typing_extensions import Unpack
 
 from streamval.structured.annotations import (
@@ -159,7 +167,7 @@ class _Type:
             return None
         raw = text.encode(errors="replace") if isinstance(text, str) else text
         try:
-            judge.model_validate_json(b'{"v":' + raw + b"}")
+            judge.validate_json(b'{"v":' + raw + b"}")
         except ValidationError as error:
             return first_error(error, path, skip=1)
         except Exception:  # a validator that needs other fields: judged with the whole object
@@ -171,7 +179,7 @@ class _Type:
         return any(map(looks_around, constraints(self._annotation, self._metadata)))
 
     @cached_property
-    def _judge(self) -> type[BaseModel] | None:
+    def _judge(self) -> Any:
         # A model with one field, because a model's configuration applies to its fields.
         annotation = self._annotation
         if self._metadata:
@@ -181,10 +189,9 @@ class _Type:
         try:
             # The default avoids errors about other fields, which a validator may read.
             judge = create_model("Value", __config__=config, v=(annotation, None))
-            judge.model_rebuild()
+            return TypeAdapter(judge).validator
         except Exception:  # it cannot be judged by itself, only with the value around it
             return None
-        return judge
 
 
 class _Alternative:
@@ -282,23 +289,29 @@ class _Alternative:
         return _Type(arguments[1], (), self._config)
 
     def _element(self, index: int) -> _Type | None:
-        arguments = get_args(self._annotation)
-        limit = self._max_length
-        fixed = self._origin is tuple and arguments and arguments[-1] is not Ellipsis
-        if any(get_origin(argument) is Unpack for argument in arguments):
+        most, is_fixed, is_open = self._elements
+        if is_open:
             return None
-        if fixed:
-            limit = len(arguments)
-        elif self._origin is not list or any(map(_may_leave_out, arguments)):
-            limit = None  # a set counts equal items once
-        if limit is not None and index >= limit:
-            raise ImpossibleError(f"there should be at most {limit} items")
-        key = index if fixed else 0
+        if most is not None and index >= most:
+            raise ImpossibleError(f"there should be at most {most} items")
+        key, arguments = index if is_fixed else 0, get_args(self._annotation)
         if key not in self._children:
             self._children[key] = (
                 _Type(arguments[key], (), self._config) if key < len(arguments) else None
             )
         return self._children[key]
+
+    @cached_property
+    def _elements(self) -> tuple[int | None, bool, bool]:
+        """How many elements there may be, whether each has a type of its own, and whether any may stand anywhere."""
+        arguments = get_args(self._annotation)
+        is_fixed = self._origin is tuple and bool(arguments) and arguments[-1] is not Ellipsis
+        is_open = any(get_origin(argument) is Unpack for argument in arguments)
+        if is_fixed:
+            return len(arguments), True, is_open
+        if self._origin is not list or any(map(_may_leave_out, arguments)):
+            return None, False, is_open  # a set counts equal items once
+        return self._max_length, False, is_open
 
     def _field(self, key: str) -> _Type | None:
         model = self._origin

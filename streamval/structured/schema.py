@@ -7,9 +7,11 @@ no value inside it is judged before the whole value is complete.
 
 from __future__ import annotations
 
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from io import SEEK_END, StringIO
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
@@ -130,7 +132,8 @@ class Schema(Generic[T]):
         return SchemaWatch(self)
 
 
-class _Open(NamedTuple):
+@dataclass(slots=True)
+class _Open:
     """An object or array that is being written.
 
     Attributes:
@@ -221,7 +224,7 @@ class SchemaWatch:
         """
         twin: SchemaWatch = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
-        twin._open = list(self._open)
+        twin._open = list(map(copy, self._open))
         twin._is_copy = True
         return twin
 
@@ -275,7 +278,7 @@ class SchemaWatch:
 
     def _judge(self, event: JSONEvent) -> str | None:
         if event.kind == "key":
-            self._open[-1] = self._open[-1]._replace(key=event.value)
+            self._open[-1].key = event.value
             self._due()
             return None
         if event.kind == "end":
@@ -316,8 +319,8 @@ class SchemaWatch:
         return self._open[-1].child() if self._open else self._schema.place
 
     def _next(self) -> None:
-        if self._open and isinstance(self._open[-1].key, int):
-            self._open[-1] = self._open[-1]._replace(key=self._open[-1].key + 1)
+        if self._open and isinstance(key := self._open[-1].key, int):
+            self._open[-1].key = key + 1
 
     def _begun_complaint(self, begun: OpenString | OpenLiteral) -> str | None:
         """Return the complaint about a scalar that has only begun, or `None`."""

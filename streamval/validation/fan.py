@@ -104,9 +104,10 @@ class ChannelLanes:
         ]
         self.clones = tuple(None if lane is None else lane.requirement for lane in lanes)
         self.blank = [UNKNOWN if lane is not None and lane.silent else None for lane in lanes]
-        self.lanes = [lane for lane in lanes if lane is not None]
-        self.plain = [lane for lane in self.lanes if lane.plain and not lane.silent]
-        self.slow = [lane for lane in self.lanes if not (lane.plain or lane.silent)]
+        # Tuples, as most channels have no lanes, and the empty tuple costs nothing.
+        self.lanes = tuple(lane for lane in lanes if lane is not None)
+        self.plain = tuple(lane for lane in self.lanes if lane.plain and not lane.silent)
+        self.slow = tuple(lane for lane in self.lanes if not (lane.plain or lane.silent))
         self.missing = len(self.plain) + len(self.slow)
         self.asked = len(self.lanes)
         self.last: Chunk | None = None
@@ -303,8 +304,8 @@ class Fan:
         """
         lane.plain = False
         lane.slots -= 1
-        its.plain = [other for other in its.plain if other is not lane]
-        its.slow = sorted([*its.slow, lane], key=lambda one: one.position)
+        its.plain = tuple(other for other in its.plain if other is not lane)
+        its.slow = tuple(sorted([*its.slow, lane], key=lambda one: one.position))
 
     def _ask_slow(self, row: Row, lanes: list[Lane], started: Judgement | None = None) -> None:
         """Ask lanes in tasks: where one has to wait, another task continues with the next lane.

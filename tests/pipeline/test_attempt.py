@@ -4,11 +4,9 @@ import asyncio
 import time
 
 import pytest
-import reactivex
 from reactivex import operators as ops
 
 import streamval as sv
-from streamval.pipeline.attempt import tap
 from streamval.testing import run_virtually
 from tests.support.sources import Judge, PlainJudge, Spoken, fails_on, types, watch
 
@@ -231,20 +229,3 @@ async def test_a_run_that_is_cancelled_at_once_closed_nothing():
     await run
     assert types(events) == ["started", "completed"]
     assert events[-1].closed_at is None
-
-
-def taken(observable):
-    items = []
-    observable.subscribe(items.append, items.append, lambda: items.append("end"))
-    return items
-
-
-def test_each_item_is_looked_at_before_it_goes_on():
-    seen = []
-    assert taken(reactivex.of(1, 2).pipe(tap(seen.append))) == [1, 2, "end"]
-    assert seen == [1, 2]
-
-
-def test_an_error_passes_through():
-    error = OSError("gone")
-    assert taken(reactivex.throw(error).pipe(tap(print))) == [error]
