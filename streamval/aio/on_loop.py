@@ -188,7 +188,7 @@ class OnLoop(Observable[T]):
         Raises:
             UsageError: If `on_next` is a coroutine function: an observable does not await it.
         """
-        if iscoroutinefunction(on_next) or iscoroutinefunction(getattr(on_next, "on_next", None)):
+        if iscoroutinefunction(getattr(on_next, "on_next", on_next)):
             raise UsageError(
                 "on_next is a coroutine function, which an observable does not await; use "
                 "run.subscribe(…), or `async for item in bridge.iterate(observable)`"

@@ -131,7 +131,7 @@ class Attempt:
         self._may_mask = settings.masks  # asked for each chunk
         self.shown: tuple[Any, str] | None = None
         self._clones: Clones = {}
-        self._shared: list[SharedState] = []
+        self._shared = list(map(SharedState, settings.requirements))
 
     def chunks(self) -> Observable[Chunk]:
         """Return the whole chain, from the backend's deltas to the chunks that may be delivered."""
@@ -226,9 +226,10 @@ class Attempt:
         blocks = zip(known.opaque, known.opaque_places, strict=True)
         return [one for one in blocks if all(text in thought for text in texts_in(one[0]))]
 
-    def drop_emitter(self) -> None:
-        """Drop the emitter, which would keep the run in memory."""
+    def let_go(self) -> None:
+        """Drop the emitter and the lanes, which would keep the run in memory."""
         self._emitter = None
+        self._clones = {"text": self._clones["text"]} if self._clones else {}
 
     def seal(self) -> None:
         """Keep what its result may show, as later attempts change the masks."""
@@ -339,12 +340,6 @@ class Attempt:
 
     def _on_start(self, clones: Clones) -> None:
         self._clones = clones
-        self._shared = [
-            SharedState(original, clone)
-            for those in clones.values()
-            for original, clone in zip(self._settings.requirements, those, strict=False)
-            if clone is not None
-        ]
 
     def _emit_verdict(self, verdict: Verdict) -> None:
         if verdict.seconds is None or verdict.requirement is None:  # of a lane that is never asked

@@ -398,7 +398,7 @@ class Attempts:
             attempt.broken = None  # an operator of the user's has handled it
         finally:
             self._subscription = None
-            attempt.drop_emitter()
+            attempt.let_go()
             self.ledger.ended(loop.time() - began)
         attempt.warn_of_shared_state()
         attempt.seal()

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from streamval.aio.scope import Scope, enter_scope, exit_scope, leave_scope
 from streamval.aio.tasks import loop_or_none, no_loop, start_eagerly
 from streamval.chunkers.channels import may_be_cut
 from streamval.errors import ValidatorError
+from streamval.requirements.base import Requirement
 from streamval.requirements.schema import ToolCalls
 from streamval.types.channels import CHANNELS, Channel
 from streamval.types.chunks import Chunk, CutChunk
@@ -113,6 +114,22 @@ class ChannelLanes:
         self.last: Chunk | None = None
 
 
+class ClonesOfLanes(Mapping[Channel, tuple[Requirement | None, ...]]):
+    """The clones of each channel. Those of a channel on which nothing was written are made when they are asked for."""
+
+    def __init__(self, lanes_on: Callable[[Channel], ChannelLanes]) -> None:
+        self._lanes_on = lanes_on
+
+    def __getitem__(self, channel: Channel) -> tuple[Requirement | None, ...]:
+        return self._lanes_on(channel).clones
+
+    def __iter__(self) -> Iterator[Channel]:
+        return iter(CHANNELS)
+
+    def __len__(self) -> int:
+        return len(CHANNELS)
+
+
 _NO_TOOLS = ToolCalls(())
 
 
@@ -132,16 +149,11 @@ class Fan:
         # Kept, as asking for it is a system call on Python 3.11, and each chunk needs it.
         self._loop = loop_or_none()
         self._time = time.monotonic if self._loop is None else self._loop.time
-        self._channels = {channel: ChannelLanes(channel, options) for channel in CHANNELS}
-        self._clones = {channel: its.clones for channel, its in self._channels.items()}
+        self._channels: dict[Channel, ChannelLanes] = {}
+        self._its = self._lanes_on("text")  # the lanes of the last chunk
         if options.on_start is not None:
-            options.on_start(self._clones)
-        if self._loop is None and any(
-            its.slow for its in self._channels.values()
-        ):  # functions need none
-            raise no_loop()
+            options.on_start(ClonesOfLanes(self._lanes_on))
         self._rows = Rows()
-        self._its = self._channels["text"]  # the lanes of the last chunk
         # Validators run outside our scope: what they subscribe to is not ours to close.
         self._context = copy_context()
         self._context.run(leave_scope)
@@ -155,6 +167,15 @@ class Fan:
     def pending(self) -> int:
         """How many chunks wait for verdicts."""
         return len(self._rows.waiting)
+
+    def _lanes_on(self, channel: Channel) -> ChannelLanes:
+        """Return the lanes of a channel; they are made with its first chunk, as most runs have text alone."""
+        its = self._channels.get(channel)
+        if its is None:
+            its = self._channels[channel] = ChannelLanes(channel, self._options)
+            if self._loop is None and its.slow:  # functions need none
+                raise no_loop()
+        return its
 
     # What arrives
 
@@ -210,7 +231,7 @@ class Fan:
             and not any(one.reads_tools for one in self._options.requirements)
         ):
             self._refuse_tools()
-        its = self._channels[channel]
+        its = self._lanes_on(channel)
         if left.channel == "reasoning":
             thought = left.last
             is_cut = type(thought) is CutChunk
@@ -226,13 +247,15 @@ class Fan:
         self._options = replace(
             self._options, requirements=(*self._options.requirements, _NO_TOOLS)
         )
-        its = self._channels["tool"] = ChannelLanes("tool", self._options)
-        self._clones["tool"] = its.clones
+        self._channels.pop("tool", None)
 
     def _judge_tail(self, channel: Channel) -> None:
         """Judge the text that lanes still hold: they get a chunk without text."""
-        its, options = self._channels[channel], self._options
+        options = self._options
         index, end = (options.index, options.start) if channel == "text" else options.reasoning
+        if not index and channel not in self._channels:  # nothing was written there
+            return
+        its = self._lanes_on(channel)
         if its.last is not None:
             index, end = its.last.index + 1, its.last.end
         if index and self._rows.limit is None and any(lane.keeps_a_tail for lane in its.lanes):
@@ -407,7 +430,7 @@ class Fan:
             failed = self._rows.limit is not None
             self._rows.end()
             self._stop_at(-1)
-            self._callbacks.ended(None if failed else self._clones)
+            self._callbacks.ended(None if failed else ClonesOfLanes(self._lanes_on))
 
     def _stop_at(self, position: int) -> None:
         """Stop judging the row at `position` and later ones. Below 0, stop judging all rows."""

@@ -1,4 +1,4 @@
-"""Finds containers that shallow copies of a requirement share by mistake, such as a list."""
+"""Finds containers that shallow copies of a requirement share with it by mistake, such as a list."""
 
 from __future__ import annotations
 
@@ -19,22 +19,20 @@ _VALUES = (str, bytes, int, float, bool, type(None))
 
 
 class SharedState:
-    """The containers that an original and its copy share, as they are now.
+    """The containers that a requirement shares with its copies, as they are now.
 
     A requirement with its own `__copy__` is not checked.
 
     Args:
-        original: The requirement.
-        clone: Its copy, which is about to judge.
+        original: The requirement, whose copies are about to judge.
 
     Example:
-        >>> from copy import copy
         >>> from streamval import Requirement
         >>> class Counts(Requirement):
         ...     def __init__(self):
         ...         self.seen = []
         >>> original = Counts()
-        >>> shared = SharedState(original, copy(original))
+        >>> shared = SharedState(original)
         >>> original.seen.append(1)
         >>> shared.changed()
         ['seen']
@@ -42,16 +40,13 @@ class SharedState:
 
     __slots__ = ("_found", "_name")
 
-    def __init__(self, original: Requirement, clone: Requirement) -> None:
+    def __init__(self, original: Requirement) -> None:
         self._name = type(original).__name__
         self._found: list[tuple[str, Any, object]] = []
         if hasattr(type(original), "__copy__"):
             return
-        ours = vars(original)
         shared: dict[str, Any] = {
-            name: value
-            for name, value in vars(clone).items()
-            if isinstance(value, _CONTAINERS) and ours.get(name) is value
+            name: value for name, value in vars(original).items() if isinstance(value, _CONTAINERS)
         }
         for cls in _own_classes(type(original).__mro__):
             for name, value in vars(cls).items():

@@ -106,6 +106,6 @@ def test_a_copy_of_ones_own_says_what_is_shared():
             return Shares(self.kept)
 
     original = Shares([])
-    shared = SharedState(original, copy(original))
+    shared = SharedState(original)
     original.kept.append(1)
     assert shared.changed() == []
