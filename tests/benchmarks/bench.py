@@ -205,6 +205,15 @@ async def many_runs(runs, tokens, judge):
     return (time.perf_counter() - began) / (runs * tokens) * 1e6
 
 
+async def runs_in_a_row(runs, tokens, judge):
+    """Microseconds a token of the same runs, one after another."""
+    source = sentences(tokens // 12, 12)
+    began = time.perf_counter()
+    for _ in range(runs):
+        await timed(source, [judge])
+    return (time.perf_counter() - began) / (runs * tokens) * 1e6
+
+
 async def waiting_run_memory(runs):
     """KiB of one run that waits for its model, with one requirement."""
     gate = asyncio.Event()
@@ -280,11 +289,11 @@ def items(size):
     return '{"count": 1, "items": [' + ",".join([item] * int(size / len(item))) + "]}"
 
 
-async def json_cost(size, repeats):
+async def json_cost(size, repeats, wanted=Items):
     """Microseconds a byte of a pipeline with a format, in 4-byte deltas."""
     text, best = items(size), float("inf")
     for _ in range(repeats):
-        pipeline = sv.Pipeline(Bare(lambda: _tokens(text)), format=Items)
+        pipeline = sv.Pipeline(Bare(lambda: _tokens(text)), format=wanted)
         began = time.process_time()
         result = await pipeline.run("go")
         best = min(best, time.process_time() - began)
@@ -474,6 +483,14 @@ def main():
             f"{min(theirs for _, theirs in pairs):.1f} µs",
             f"{spread[2]:.2f} ({spread[0]:.2f} to {spread[-1]:.2f})",
         )
+        together = min(ours for ours, _ in pairs)
+        alone = min(asyncio.run(runs_in_a_row(300, 240, judge("one"))) for _ in range(3))
+        row(
+            f"… beside the same runs one after another ({what})",
+            f"{together:.1f} µs",
+            f"{alone:.1f} µs (that)",
+            ratio(together, alone),
+        )
     memory = asyncio.run(waiting_run_memory(1000))
     row("memory of a run that waits for its model", f"{memory:.0f} KiB")
     ahead, copies = asyncio.run(fast_source(300_000, 64))
@@ -490,6 +507,8 @@ def main():
         "JSON in 4-byte deltas, pipeline with `format=`, cost a byte at 0.1, 1 and 4 MB",
         ", ".join(f"{cost:.1f}" for cost in costs) + " µs",
     )
+    by_schema = asyncio.run(json_cost(1e5, 5, Items.model_json_schema()))
+    row("… by a JSON Schema, 0.1 MB", f"{by_schema:.1f} µs")
     size = 50_000
     ours = asyncio.run(json_cost(size, 3)) * size / 1e6
     for name, seconds in json_by_others(size).items():
