@@ -127,8 +127,8 @@ class SilenceChunker(AudioChunker):
     ) -> None:
         if sample_rate not in _VAD_RATES or width != 2:
             raise UsageError(
-                f"voice is detected at {', '.join(map(str, _VAD_RATES))} samples a second of 2 "
-                f"bytes, not at {sample_rate} of {width}; resample, or use a FrameChunker"
+                f"voice detection needs {', '.join(map(str, _VAD_RATES))} samples per second of 2 "
+                f"bytes, not {sample_rate} of {width}; resample, or use a FrameChunker"
             )
         if not 0 < pause < inf or not (max_seconds is None or 0 < max_seconds < inf):
             raise UsageError(

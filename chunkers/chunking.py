@@ -135,7 +135,7 @@ def _maker(chunking: Chunking) -> Callable[[], Chunker]:
         return _checked_factory(chunking)
     raise UsageError(
         f"chunking cannot be {type(chunking).__name__}; give an alias such as 'sentence', a "
-        "ChunkingStrategy, a chunker or a function that makes one, or None for a chunk a delta"
+        "ChunkingStrategy, a chunker or a function that makes one, or None for one chunk per delta"
     )
 
 

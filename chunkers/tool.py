@@ -146,7 +146,7 @@ class ToolChunker:
             delta.name and delta.name != call.name
         ):  # some servers send the whole name with each piece
             raise StreamBrokenError(
-                f"the model wrote more of a tool's name behind {call.name!r:.60}: {delta.name!r:.60}"
+                f"the model went on with a tool's name after {call.name!r:.60}: {delta.name!r:.60}"
             )
         call.size += len(delta.arguments) + len(delta.name or "")
         if call.size > MAX_ARGUMENTS:

@@ -177,6 +177,9 @@ class Subscription:
         on_next: Called with each item.
         gate: Pauses the sources behind the observable.
 
+    Attributes:
+        ended: Whether the observable has completed or failed, or this was left.
+
     Example:
         >>> import reactivex
         >>> async def main():
@@ -194,9 +197,12 @@ class Subscription:
         self._on_next = on_next
         self._scope = Scope(gate, self._failed)
         self._disposable: DisposableBase | None = None
+        self._error: BaseException | None = None
+        self._waiting: list[Callable[[], object]] = []
+        self.ended = False
 
     async def __aenter__(self) -> Subscription:
-        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
         self._crossing = crossing = Crossing(self.end)
         with self._scope.current():
             self._disposable = self._observable.subscribe(
@@ -218,10 +224,7 @@ class Subscription:
 
     async def __aexit__(self, *_: object) -> None:
         self.dispose()
-        if self._end.done():
-            self._end.exception()  # retrieved, so that the loop does not report it as forgotten
-        else:
-            self._end.cancel()
+        self._end(None)
         await self._scope.aclose()
 
     def end(self, error: BaseException | None = None) -> None:
@@ -236,37 +239,43 @@ class Subscription:
         """Return a function that runs in the scope of this subscription: to push items from outside."""
         return self._scope.inside(call)
 
-    @property
-    def ended(self) -> bool:
-        """Whether the observable has completed or failed."""
-        return self._end.done()
-
     def error(self) -> BaseException | None:
         """Return the error that the observable failed with, if it has."""
-        if not self._end.done() or self._end.cancelled():
-            return None
-        return self._end.exception()
+        return self._error
 
-    def when_ended(self, callback: Callable[[], None]) -> None:
-        """Call back once the observable has completed or failed."""
-        self._end.add_done_callback(lambda _: callback())
+    def when_ended(self, callback: Callable[[], object]) -> None:
+        """Call back in the next turn of the loop, once the observable has completed or failed."""
+        if self.ended:
+            self._loop.call_soon(callback)
+        else:
+            self._waiting.append(callback)
 
     async def completed(self) -> None:
         """Wait until the observable has completed. Raise the error that it failed with."""
-        # Behind a shield: an error that comes while this is cancelled is kept, not lost.
-        await asyncio.shield(self._end)
+        if not self.ended:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(lambda: waiter.done() or waiter.set_result(None))
+            await waiter
+        if self._error is not None:
+            raise self._error
 
     def _completed(self) -> None:
-        if not self._end.done():
-            self._end.set_result(None)
+        self._end(None)
 
     def _failed(self, error: BaseException) -> None:
-        if self._end.done():
+        if self.ended:
             report("An observable failed after it had ended", error)
-        elif isinstance(error, StopIteration):  # a future does not accept it
-            self._end.set_exception(RuntimeError("something raised StopIteration"))
+        elif isinstance(error, StopIteration):  # a coroutine cannot raise it
+            self._end(RuntimeError("something raised StopIteration"))
         else:
-            self._end.set_exception(error)
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self.ended:
+            self.ended, self._error = True, error
+            waiting, self._waiting = self._waiting, []
+            for callback in waiting:
+                self._loop.call_soon(callback)
 
 
 @operator

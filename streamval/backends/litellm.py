@@ -207,7 +207,7 @@ class LiteLLMBackend(Backend):
         """Reject a model without a known provider. LiteLLM reports it like any wrong request.
 
         Raises:
-            UnknownModelError: If LiteLLM knows no provider for the model.
+            UnknownModelError: If LiteLLM does not know a provider for the model.
         """
         try:
             self._litellm.get_llm_provider(
@@ -217,7 +217,7 @@ class LiteLLMBackend(Backend):
             )
         except self._litellm.BadRequestError:
             raise UnknownModelError(
-                f"LiteLLM knows no provider for {self.model}; write it as 'provider/model', "
+                f"LiteLLM does not know a provider for {self.model}; write it as 'provider/model', "
                 "such as 'openai/gpt-4o-mini'"
             ) from None
 

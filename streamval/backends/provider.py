@@ -37,7 +37,7 @@ def broken_off(model: str, response: Any) -> StreamBrokenError:
     content_type = getattr(response, "headers", {}).get("content-type", "").split(";")[0]
     if content_type and content_type != MEDIA_TYPE:
         return StreamBrokenError(
-            f"{model} answered with {content_type}, which is no stream: an error page, or another "
+            f"{model} answered with {content_type}, which is not a stream: an error page, or another "
             "service; check api_base"
         )
     return StreamBrokenError(

@@ -55,7 +55,7 @@ def _event(path: str | Path, number: int, line: bytes) -> BaseEvent:
         event: BaseEvent = EventAdapter.validate_json(line)
     except ValidationError as error:
         raise UsageError(
-            f"line {number} of {path} is not an event: {error.errors()[0]['msg']}; a recording is what "
-            "--record or sinks.JSONL has written"
+            f"line {number} of {path} is not an event: {error.errors()[0]['msg']}; "
+            "recordings are written by --record and sinks.JSONL"
         ) from None
     return event

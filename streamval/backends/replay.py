@@ -65,7 +65,9 @@ class ReplayBackend(Backend):
                 ends[event.attempt].append((at, end))
         self._pieces = self._pieces or chunks
         if not self._pieces:
-            raise UsageError(f"{path} is no recording of a run: it has neither tokens nor chunks")
+            raise UsageError(
+                f"{path} is not a recording of a run: it has neither tokens nor chunks"
+            )
         for attempt, deltas in ends.items():
             self._pieces[attempt] += deltas
 

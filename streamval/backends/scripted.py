@@ -65,7 +65,7 @@ class ScriptedBackend(Backend):
             isinstance(p, (str, Delta)) for one in self._responses for p in one
         ):
             raise UsageError(
-                "ScriptedBackend needs a string, a Delta or a tuple of them; or a list of these, one an attempt"
+                "ScriptedBackend needs a string, a Delta or a tuple of them; or a list of these, one per attempt"
             )
         self._token_size = token_size
         self._delay = delay

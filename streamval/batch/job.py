@@ -172,7 +172,7 @@ class Job:
             elif self._ended == "done":
                 raise UsageError(
                     f"{in_all.rows - in_all.done} rows are no longer there since they were checked; what was kept is "
-                    "kept: give the same command again"
+                    "kept: run the same command again"
                 )
             if known:  # else it was stopped before the rows had been read
                 await asyncio.to_thread(write, self.out, table.records, self._rows)

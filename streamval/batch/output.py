@@ -69,7 +69,7 @@ def write(out: Path, records: Records, rows: Source) -> None:
         why = getattr(error, "strerror", None) or error
         raise UsageError(
             f"{out} cannot be written: {why}; the results are kept in its table: "
-            "mend that, and give the same command again"
+            "fix that, and run the same command again"
         ) from None
 
 

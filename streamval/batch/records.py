@@ -95,7 +95,7 @@ def _of_error(error: Exception) -> dict[str, Any]:
 def as_json(record: dict[str, Any]) -> bytes:
     r"""Return a record as a line of JSON.
 
-    Half a surrogate pair, which no file can hold, becomes ``?``; what is no number of JSON becomes a string.
+    Half a surrogate pair, which no file can hold, becomes ``?``; what is not a JSON number becomes a string.
 
     Example:
         >>> as_json({"text": "a\nb", "score": float("nan"), "half": "\ud83d"})

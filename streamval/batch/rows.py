@@ -175,7 +175,7 @@ def _lines(file: Any, name: str) -> Iterator[Iterator[tuple[str, Any]]]:
                     yield place, from_json(line)
                 except ValueError as error:
                     raise UsageError(
-                        f"{place} is no JSON: {error}; rows are JSON lines, or Parquet"
+                        f"{place} is not JSON: {error}; rows are JSON lines, or Parquet"
                     ) from None
 
     read_some = getattr(file, "read1", file.read)
@@ -206,7 +206,7 @@ def _parquet(path: Path) -> Iterator[Iterator[tuple[str, Any]]]:
     except Exception as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{path} is no Parquet file: {error}") from None
+        raise UsageError(f"{path} is not a Parquet file: {error}") from None
 
 
 def _in_microseconds(batch: Any) -> Any:
@@ -254,7 +254,9 @@ def row_of(number: int, place: str, given: Any) -> InputRow:
         UsageError: If it is not a row.
     """
     if not isinstance(given, Mapping):
-        raise UsageError(f"{place} is no row: it has to be an object with a `prompt` or `messages`")
+        raise UsageError(
+            f"{place} is not a row: it has to be an object with a `prompt` or `messages`"
+        )
     prompt, messages, its_id = map(given.get, ("prompt", "messages", "id"))
     if (prompt is None) == (messages is None):
         there = "both `prompt` and `messages`" if prompt is not None else "neither of them"
@@ -279,7 +281,7 @@ def row_of(number: int, place: str, given: Any) -> InputRow:
         str(its_id).encode()
     except ValueError as error:  # half a surrogate pair, a number of thousands of digits
         raise UsageError(
-            f"{place}: the prompt or the id cannot be written down: {str(error)[:200]}"
+            f"{place}: the prompt or the id cannot be stored: {str(error)[:200]}"
         ) from None
     digest = hashlib.blake2b(said, digest_size=8).digest()
     return InputRow(number, its_id, asked, carried, digest)

@@ -128,7 +128,7 @@ class Table:
         new = not self.path.exists() or not self.path.stat().st_size
         if new and self._out.exists() and self._out.stat().st_size:
             raise UsageError(
-                f"{self._out} is there, and no job wrote it: name another file, or delete it"
+                f"{self._out} exists, and no job wrote it: name another file, or delete it"
             )
         if (
             new
@@ -231,8 +231,8 @@ class Table:
             digest, answered, outcome = there.get(row.key, (None, False, None))
             if digest != row.digest:
                 raise UsageError(
-                    f"row {row.number} ({row.id!r}) has changed since the rows were checked; what was kept is kept: "
-                    "give the same command again"
+                    f"row {row.number} ({row.id!r}) has changed since the rows were checked; the results so far are kept: "
+                    "run the same command again"
                 )
             if not answered or (retry_failed and outcome != "valid"):
                 missing.append(row)
@@ -345,7 +345,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     (kind,) = connection.execute("PRAGMA application_id").fetchone()
     if kind != APPLICATION and connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         raise UsageError(
-            f"{path} is there, and is no table of a job: name another file for the results"
+            f"{path} exists and is not the table of a job: name another file for the results"
         )
 
 
@@ -381,7 +381,7 @@ def _with_advice(path: Path, error: sqlite3.Error) -> UsageError:
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
             why = f"it cannot be written ({error}): mend that"
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            return UsageError(f"{path} is no table of a job ({error}): name another file")
+            return UsageError(f"{path} is not the table of a job ({error}): name another file")
         case _:
             why = f"{error}: mend that"
-    return UsageError(f"{path}: {why}, and give the same command again; what was kept is kept")
+    return UsageError(f"{path}: {why}, and run the same command again; the results so far are kept")

@@ -55,7 +55,7 @@ async def _replayed(file: Path, speed: float, *, watch: bool) -> bool:
             if isinstance(event, CompletedEvent):
                 success = event.success
     if run_id is None:
-        raise UsageError(f"{file} holds no run")
+        raise UsageError(f"{file} contains no run")
     if success is None:
         console.close()
         typer.echo(f"{file} was cut: it ends before the run does", err=True)

@@ -159,7 +159,7 @@ def _format_in(place: str) -> Any:
         raise UsageError(f"--format: there is no file {file}")
     found = object_in(place)
     if not isinstance(found, (type, dict)):
-        raise UsageError(f"{name!r} in {file} is no class, but of type {type(found).__name__}")
+        raise UsageError(f"{name!r} in {file} is not a class, but of type {type(found).__name__}")
     return found
 
 
@@ -169,9 +169,9 @@ def _json_in(file: Path) -> Any:
     except OSError as error:
         raise UsageError(f"--format: {file} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"--format: {file} is no JSON: {error}") from None
+        raise UsageError(f"--format: {file} is not JSON: {error}") from None
     if not isinstance(found, (dict, bool)):
-        raise UsageError(f"--format: {file} is no JSON Schema, which is an object")
+        raise UsageError(f"--format: {file} is not a JSON Schema, which is an object")
     return found
 
 

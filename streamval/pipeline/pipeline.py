@@ -469,7 +469,7 @@ def _operators(name: str, given: Sequence[Any]) -> tuple[Any, ...]:
             called = getattr(operator, "__name__", type(operator).__name__).strip("_")
             hint = f"call it: ops.{called}(…)" if callable(made) else "return an observable"
             raise UsageError(
-                f"{name}[{position}] ({called}) made {type(made).__name__} of an observable; {hint}"
+                f"{name}[{position}] ({called}) returned {type(made).__name__} for an observable; {hint}"
             )
     return tuple(given)
 

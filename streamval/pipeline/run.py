@@ -76,6 +76,7 @@ class Run(Generic[T]):
         self._cancelling = False
         self._completed = False
         self._iterated = False
+        self._waiting: list[asyncio.Future[None]] = []  # for the end of the task
         self._error: BaseException | None = None
         self._is_handled = False
         self._emitter = Emitter(self._subscribers, self.run_id)
@@ -425,7 +426,9 @@ class Run(Generic[T]):
         interrupted: asyncio.CancelledError | None = None
         while not task.done():
             try:
-                await asyncio.wait([task])
+                waiter: asyncio.Future[None] = task.get_loop().create_future()
+                self._waiting.append(waiter)
+                await waiter
             except asyncio.CancelledError as cancelled:
                 interrupted = cancelled
                 self._request_cancel()
@@ -441,6 +444,9 @@ class Run(Generic[T]):
 
     def _left(self, task: asyncio.Task[StreamResult[T] | None]) -> None:
         self._loop.leave()
+        for waiter in self._waiting:
+            if not waiter.done():
+                waiter.set_result(None)
         if not self._completed:  # cancelled before it took its first step
             self._complete(success=False)
         if not task.cancelled():

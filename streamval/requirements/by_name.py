@@ -126,7 +126,7 @@ def requirement_named(name: str, given: Any = None) -> Requirement:
         inspect.signature(ready.make).bind(*positional, **named)
         made = ready.make(*positional, **named)
     except TypeError as error:
-        raise UsageError(f"{name} cannot be made so: {error}; {takes}") from None
+        raise UsageError(f"{name} cannot be made with these arguments: {error}; {takes}") from None
     if channels is None:
         return made
     return made.on(*([channels] if isinstance(channels, str) else channels))
@@ -152,7 +152,7 @@ def requirement_of(written: str | Mapping[str, Any]) -> Requirement:
         return requirement_named(written)
     forms = {name: given for name, given in written.items() if name != "enforce"}
     if len(forms) != 1:
-        raise UsageError("write one requirement an entry: `- name`, or `- name: arguments`")
+        raise UsageError("write one requirement per entry: `- name`, or `- name: arguments`")
     ((name, given),) = forms.items()
     made = _of_form(name, given)
     enforce = written.get("enforce", made.enforce)
@@ -221,7 +221,7 @@ def requirement_written(text: str) -> Requirement:
         given = json.loads(written) if equals else None
     except ValueError:
         raise UsageError(
-            f'the part behind {name}= must be JSON, such as {name}={{"at_most": 80}} or {name}="en", '
+            f'the part after {name}= must be JSON, such as {name}={{"at_most": 80}} or {name}="en", '
             f"not {written!r}"
         ) from None
     try:

@@ -155,7 +155,7 @@ def _labels(answer: Any) -> list[tuple[str, float | None]]:
 
 def _score(score: Real) -> float:
     if math.isnan(number := float(score)):
-        raise ValidatorError("a classifier answered NaN, which is no score")
+        raise ValidatorError("a classifier answered NaN, which is not a score")
     return number
 
 

@@ -381,7 +381,7 @@ def matches_of(pattern: Pattern, text: str) -> list[re.Match[str]]:
 def _too_slow(pattern: Pattern, text: str) -> ValidatorError:
     return ValidatorError(
         f"the pattern {pattern.pattern!r} took more than {PATIENCE:g} seconds for {len(text):,} "
-        "characters; write it without a repetition inside of a repetition"
+        "characters; write it without nested repetition"
     )
 
 

@@ -388,10 +388,10 @@ class Body:
         try:
             body = reader.decompress(self.content, self._most + 1)
         except zlib.error:
-            raise RequestError("the body is no gzip") from None
+            raise RequestError("the body is not gzip") from None
         self._check(len(body))
         if not reader.eof:
-            raise RequestError("the body is gzip that was cut off")
+            raise RequestError("the gzip body was cut off")
         return body
 
     def _check(self, size: int) -> None:
@@ -409,7 +409,7 @@ async def body_of(receive: Receive, headers: dict[str, str], most: int) -> bytes
     try:
         await body.read()
     except _GoneError:
-        raise RequestError("the client went") from None
+        raise RequestError("the client has disconnected") from None
     return body.whole()
 
 

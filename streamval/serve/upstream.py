@@ -121,7 +121,7 @@ class Upstream(BaseModel):
         if not self.is_relayed:
             return
         if not path:
-            raise ValueError("api_base has no path: most servers want it with its `/v1`")
+            raise ValueError("api_base has no path: most servers expect it to end in `/v1`")
         for ending in ("/completions", "/responses", "/messages", "/embeddings"):
             if path.endswith(ending):
                 raise ValueError(
@@ -311,7 +311,7 @@ class OpenAIRelay(Relay):
         kind = response.content_type
         if kind != wanted:
             raise StreamBrokenError(
-                f"{self.model} answered with {kind}, which is no stream; check api_base"
+                f"{self.model} answered with {kind}, which is not a stream; check api_base"
             )
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise StreamBrokenError(

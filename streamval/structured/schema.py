@@ -263,7 +263,7 @@ class SchemaWatch:
             return self._begun_complaint(reading.begun)
         if self.complete and not self._schema.text_around:
             behind = text[max(self._ended - before, 0) :]
-            return "$: text stands behind the JSON" if behind.strip(_SPACE) else None
+            return "$: there is text after the JSON" if behind.strip(_SPACE) else None
         return None
 
     def _text_before(self, text: str) -> str | None:
@@ -274,7 +274,7 @@ class SchemaWatch:
             return None
         if first in "{[":
             return f"$: {self._schema.no_place_for('object' if first == '{' else 'array')}"
-        return f"$: it begins with {first!r} and not with the JSON: text stands before it"
+        return f"$: it begins with {first!r} and not with the JSON: there is text before it"
 
     def _judge(self, event: JSONEvent) -> str | None:
         if event.kind == "key":

@@ -25,16 +25,16 @@ class Transcript(Generic[AnyStr]):
 
     def __init__(self, text: AnyStr) -> None:
         self._empty: AnyStr = text[:0]
-        self._blocks: list[AnyStr] = [text] if text else []
+        self._blocks: tuple[AnyStr, ...] = (text,) if text else ()  # few, and none of a short text
         self._recent: list[AnyStr] = []
         self.write: Callable[[AnyStr], None] = self._recent.append
 
     def compact(self) -> None:
         """Join the recent pieces, if there are many. Call it now and then."""
         if len(self._recent) >= BLOCK:
-            self._blocks.append(self._empty.join(self._recent))
+            self._blocks += (self._empty.join(self._recent),)
             self._recent.clear()
 
     def getvalue(self) -> AnyStr:
         """Return the whole text."""
-        return self._empty.join(self._blocks + self._recent)
+        return self._empty.join((*self._blocks, *self._recent))

@@ -61,7 +61,7 @@ def draw(
         The drawing. In Jupyter it shows itself.
 
     Raises:
-        UsageError: If `source` holds no run, or `path` has another suffix or cannot be written.
+        UsageError: If `source` contains no run, or `path` has another suffix or cannot be written.
 
     Example:
         >>> import asyncio
@@ -116,7 +116,7 @@ def view_of(source: str | Path | Iterable[BaseEvent] | StreamResult | RunView) -
             attempt.deltas.clear()
     if view.timeline is None or not view.run_id:
         where = source if isinstance(source, (str, Path)) else "the source"
-        raise UsageError(f"{where} holds no run; record one with sinks.JSONL or sinks.Collect")
+        raise UsageError(f"{where} contains no run; record one with sinks.JSONL or sinks.Collect")
     return view
 
 

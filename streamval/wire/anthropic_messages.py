@@ -166,13 +166,13 @@ def check_messages(messages: Sequence[Message], options: Mapping[str, Any], rece
     Example:
         >>> check_messages([], {"tools": []}, "claude")
         Traceback (most recent call last):
-        streamval.errors.UsageError: claude is asked by Messages, to which 'tools' is not translated: ask in that protocol
+        streamval.errors.UsageError: claude is asked in Anthropic's Messages, and 'tools' has no counterpart there: leave it out
     """
     refuse_what_is_not_text(messages, receiver)
     for name in options:
         if name not in _KNOWN and name not in _LEFT_OUT:
             raise UsageError(
-                f"{receiver} is asked by Messages, to which {name!r} is not translated: ask in that protocol"
+                f"{receiver} is asked in Anthropic's Messages, and {name!r} has no counterpart there: leave it out"
             )
 
 

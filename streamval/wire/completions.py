@@ -147,7 +147,7 @@ def object_in(body: bytes) -> dict[str, Any]:
     try:
         given = json.loads(body, parse_constant=no_number, parse_float=_finite)
     except (ValueError, RecursionError):
-        raise RequestError("the body is no JSON") from None
+        raise RequestError("the body is not JSON") from None
     if not isinstance(given, dict):
         raise RequestError("the body must be a JSON object")
     return given
@@ -179,7 +179,7 @@ def is_streamed(given: Mapping[str, Any]) -> bool:
 
 def no_number(name: str) -> None:
     """Refuse `NaN` and `Infinity`, which Python reads in JSON."""
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _finite(written: str) -> float:
@@ -324,7 +324,7 @@ def _call_in(fragment: Any) -> Delta:
     """
     index, key = part(fragment, "index"), part(fragment, "id")
     if (index, key, part(fragment, "function")) == (None, None, None):
-        raise StreamBrokenError(f"the server sent a tool call that is none: {fragment!r:.60}")
+        raise StreamBrokenError(f"the server sent an invalid tool call: {fragment!r:.60}")
     index = 0 if index is None else index
     if type(index) is not int or not 0 <= index < MAX_CALLS:
         raise StreamBrokenError(f"the server sent a tool call with index {index!r:.60}")

@@ -133,7 +133,7 @@ def _messages(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         elif isinstance(content, list) and all(isinstance(one, Mapping) for one in content):
             yield from (_answer if role == "assistant" else _question)(place, content, role)
         else:
-            raise RequestError("a content must be a text, or a list of blocks", param=place)
+            raise RequestError("content must be a string or a list of blocks", param=place)
 
 
 def _answer(place: str, blocks: list[Any], _: str) -> Iterator[dict[str, Any]]:

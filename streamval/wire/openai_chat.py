@@ -49,7 +49,7 @@ def _messages(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
             or (isinstance(content, list) and not all(isinstance(one, dict) for one in content))
         ):
             raise RequestError(
-                "a message needs a role, and a content that is a text or a list of parts",
+                "a message needs a role, and content that is a string or a list of parts",
                 param=f"messages[{at}]",
             )
     return tuple(messages)

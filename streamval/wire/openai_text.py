@@ -41,7 +41,7 @@ def _prompt(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     if isinstance(prompt, list) and len(prompt) == 1:
         (prompt,) = prompt
     if not isinstance(prompt, str):
-        raise RequestError("prompt must be one text", param="prompt")
+        raise RequestError("prompt must be a single string", param="prompt")
     return ({"role": "user", "content": prompt},)
 
 

@@ -21,7 +21,7 @@ def read_json(data: bytes) -> Any:
     """Return the value of JSON, in a third of the time of `json.loads`, which is asked where a half of a surrogate pair is.
 
     Raises:
-        ValueError: If it is no JSON.
+        ValueError: If it is not JSON.
         RecursionError: If it is nested too deeply.
 
     Example:

@@ -129,13 +129,13 @@ def _messages(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     if instructions := given.get("instructions"):
         if not isinstance(instructions, str):
-            raise RequestError("instructions must be a text", param="instructions")
+            raise RequestError("instructions must be a string", param="instructions")
         messages.append({"role": "system", "content": instructions})
     said = given.get("input")
     if isinstance(said, str):
         return [*messages, {"role": "user", "content": said}]
     if not isinstance(said, list) or not said:
-        raise RequestError("input must be a text, or a list of items", param="input")
+        raise RequestError("input must be a string or a list of items", param="input")
     thought = ""
     for at, item in enumerate(said):
         kind = item.get("type", "message") if isinstance(item, Mapping) else None

@@ -11,7 +11,7 @@ from streamval.errors import BackendError, RateLimitError, StreamBrokenError
 
 def test_an_end_that_is_none_says_what_the_server_sent():
     page = SimpleNamespace(headers={"content-type": "text/html; charset=utf-8"})
-    assert "text/html, which is no stream" in str(broken_off("m", page))
+    assert "text/html, which is not a stream" in str(broken_off("m", page))
     assert "without a finish reason" in str(broken_off("m", None))
     stream = SimpleNamespace(headers={"content-type": "text/event-stream"})
     assert "without a finish reason" in str(broken_off("m", stream))

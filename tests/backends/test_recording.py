@@ -10,7 +10,7 @@ from streamval.errors import UsageError
 def test_what_is_no_recording_is_refused(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text("")
-    with pytest.raises(UsageError, match="no recording"):
+    with pytest.raises(UsageError, match="not a recording"):
         sv.ReplayBackend(path)
     path.write_text('{"type": "started"\n')
     with pytest.raises(UsageError, match="line 1"):

@@ -39,9 +39,9 @@ def test_rows_of_json_lines(tmp_path):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ('{"prompt": "Hi"', "line 2 is no JSON"),
-        ("[1]", "line 2 is no row"),
-        ("7", "line 2 is no row"),
+        ('{"prompt": "Hi"', "line 2 is not JSON"),
+        ("[1]", "line 2 is not a row"),
+        ("7", "line 2 is not a row"),
         ('{"text": "Hi", "id": 1}', r"line 2: .* it has neither of them \('text', 'id'\)"),
         ('{"prompt": "Hi", "messages": []}', "both `prompt` and `messages`"),
         ('{"prompt": ""}', "line 2: the prompt is empty"),
@@ -49,9 +49,9 @@ def test_rows_of_json_lines(tmp_path):
         ('{"messages": [{"role": "robot", "content": "x"}]}', "line 2: a message needs a role"),
         ('{"prompt": "Hi", "id": true}', "line 2: an `id` is a string or a whole number"),
         ('{"prompt": "Hi", "id": [1]}', "line 2: an `id` is a string or a whole number"),
-        ("[" * 10_000, "line 2 is no JSON"),
-        ('{"prompt": "\\ud83d"}', "line 2 is no JSON"),
-        (b'{"prompt": "\xff"}', "line 2 is no JSON"),
+        ("[" * 10_000, "line 2 is not JSON"),
+        ('{"prompt": "\\ud83d"}', "line 2 is not JSON"),
+        (b'{"prompt": "\xff"}', "line 2 is not JSON"),
     ],
 )
 def test_what_is_no_row_is_named_at_its_line(tmp_path, line, says):
@@ -94,7 +94,7 @@ def test_a_line_without_an_end_is_not_read_into_memory(tmp_path, monkeypatch):
         (".", "cannot be read: Is a directory"),
         ({"prompt": "Hi"}, "rows are a file's name or a list of mappings, not dict"),
         (7, "rows are a file's name or a list of mappings, not int"),
-        ([7], "row 1 is no row"),
+        ([7], "row 1 is not a row"),
     ],
 )
 def test_what_is_no_source_is_refused(source, says):
@@ -141,7 +141,7 @@ def test_rows_of_parquet(tmp_path):
     assert [len(batch) for batch in batches] == [1000, 1000, 500]
     assert [row.carried["n"] for batch in batches for row in batch] == list(range(2500))
     path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(UsageError, match="is no Parquet file"):
+    with pytest.raises(UsageError, match="is not a Parquet file"):
         all_of(path)
     parquet.write_table(pa.table({"text": ["Hi"]}), path)
     with pytest.raises(UsageError, match=r"rows.parquet, row 1: a row has a `prompt`"):
@@ -157,9 +157,9 @@ def test_a_row_tells_whether_its_prompt_has_changed():
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ({"id": "\ud83d", "prompt": "Hi"}, "cannot be written down"),
-        ({"prompt": "a\ud83d"}, "cannot be written down"),
-        ({"id": 10**5000, "prompt": "Hi"}, "cannot be written down"),
+        ({"id": "\ud83d", "prompt": "Hi"}, "cannot be stored"),
+        ({"prompt": "a\ud83d"}, "cannot be stored"),
+        ({"id": 10**5000, "prompt": "Hi"}, "cannot be stored"),
         ({"prompt": "Hi", "text": 1, "input_text": 2}, "two columns would have one name"),
         ({"prompt": "Hi", 1: 1, "1": 2}, "two columns would have one name"),
     ],

@@ -115,16 +115,16 @@ def test_two_jobs_do_not_write_one_table(out):
 def test_a_file_of_another_kind_is_left_alone(out):
     path = table_of(out)
     path.write_bytes(b"my diary" * 1000)
-    with pytest.raises(UsageError, match="is no table of a job"):
+    with pytest.raises(UsageError, match="is not the table of a job"):
         Table(out, SETTINGS)
     assert path.read_bytes() == b"my diary" * 1000
     path.unlink()
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE mine (a)")
     other.close()
-    with pytest.raises(UsageError, match="is no table of a job"):
+    with pytest.raises(UsageError, match="is not the table of a job"):
         Table(out, SETTINGS)
-    with pytest.raises(UsageError, match="is no table of a job"):
+    with pytest.raises(UsageError, match="is not the table of a job"):
         status(out)
     with pytest.raises(UsageError, match="there is no job of"):
         status(out.with_name("nothing"))
@@ -136,7 +136,7 @@ def test_a_full_disk_loses_nothing(out):
         (pages,) = table._connection.execute("PRAGMA page_count").fetchone()
         table._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         big = [Kept(row, "valid", 1, b"x" * 10_000) for row in rows(*range(100))[10:]]
-        with pytest.raises(UsageError, match="the disk is full: make room, and give the same"):
+        with pytest.raises(UsageError, match="the disk is full: make room, and run the same"):
             table.keep(big)
         assert table.counts().valid == 10
     with filled(out, *range(100)) as table:

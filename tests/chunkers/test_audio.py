@@ -111,7 +111,7 @@ def test_what_is_no_sound_is_a_clear_error(name, delta):
         (lambda: FrameChunker(width=3), "width must be"),
         (lambda: FrameChunker(sample_rate=0), "at least 1"),
         (lambda: SilenceChunker(sample_rate=44100), "resample, or use a FrameChunker"),
-        (lambda: SilenceChunker(width=1), "not at 16000 of 1"),
+        (lambda: SilenceChunker(width=1), "not 16000 of 1"),
         (lambda: SilenceChunker(0), "above 0"),
         (lambda: SilenceChunker(aggressiveness=4), "0 to 3"),
     ],

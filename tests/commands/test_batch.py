@@ -22,7 +22,7 @@ def folder(tmp_path, monkeypatch):
         ((*JOB[:3], "gateway.yaml"), "--model says which model of gateway.yaml answers"),
         ((JOB[0], "no/out.jsonl", *JOB[2:]), "there is no folder no: name a file for the results"),
         ((JOB[0], "out.jsonl.gz", *JOB[2:]), "results are not compressed"),
-        (("made.py", *JOB[1:]), "made.py, line 2 is no JSON"),
+        (("made.py", *JOB[1:]), "made.py, line 2 is not JSON"),
         (("--status", "out.jsonl"), "there is no job of out.jsonl"),
         ((*JOB, "--ray", "local"), "--ray needs an extra: pip install 'streamval-llm[ray]'"),
     ],

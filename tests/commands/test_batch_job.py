@@ -131,7 +131,7 @@ def test_a_file_that_no_job_wrote_is_left_alone(folder):
     (folder / "out.jsonl").write_text("my precious notes")
     done = run(*JOB)
     assert done.returncode == 2
-    assert "out.jsonl is there, and no job wrote it" in " ".join(done.stderr.split())
+    assert "out.jsonl exists, and no job wrote it" in " ".join(done.stderr.split())
     assert (folder / "out.jsonl").read_text() == "my precious notes"
 
 

@@ -60,10 +60,10 @@ def test_a_json_schema_from_a_file(serving, tmp_path):
     file = tmp_path / "city.json"
     arguments = ("run", "x", "-m", "openai/fine", "--retry", "0", "--format", str(file))
     for schema, status, said in (
-        ('{"type": "object"}', 1, "text stands before it"),
-        ("[1]", 2, "is no JSON Schema, which is an object"),
-        ("{", 2, "is no JSON:"),
-        ('{"type": "objekt"}', 2, "this is no JSON Schema:"),
+        ('{"type": "object"}', 1, "there is text before it"),
+        ("[1]", 2, "is not a JSON Schema, which is an object"),
+        ("{", 2, "is not JSON:"),
+        ('{"type": "objekt"}', 2, "this is not a JSON Schema:"),
     ):
         file.write_text(schema)
         done = streamval(*arguments, **serving)

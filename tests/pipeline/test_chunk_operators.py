@@ -204,9 +204,9 @@ async def test_cancelled_by_a_subscriber_nothing_more_is_delivered(cancel_at):
 def test_slips_are_named_before_anything_starts(place):
     backend = sv.ScriptedBackend("One.")
     for slip, said in (
-        (ops.map, r"\[0\] \(map\) made function of an observable; call it: ops.map\(…\)"),
+        (ops.map, r"\[0\] \(map\) returned function for an observable; call it: ops.map\(…\)"),
         (lambda source: source.subscribe(print), "return an observable"),
-        (lambda source: None, "made NoneType of an observable; return an observable"),
+        (lambda source: None, "returned NoneType for an observable; return an observable"),
     ):
         with pytest.raises(UsageError, match=said):
             sv.Pipeline(backend, **{place: [slip]})

@@ -60,9 +60,9 @@ async def test_text_around_the_json_is_a_failure_unless_it_is_to_be_skipped():
     result = await sv.Pipeline(Spoken(*deltas(text)), format=lenient).run("A city.")
     assert result.parsed.name == "Rome"
     result = await sv.Pipeline(Spoken(*deltas(text)), format=City).run("A city.")
-    assert "text stands before it" in result.failures[0].reason
+    assert "there is text before it" in result.failures[0].reason
     result = await sv.Pipeline(Spoken(*deltas(f"{TEXT} {TEXT}")), format=City).run("A city.")
-    assert result.failures[0].reason == "$: text stands behind the JSON"
+    assert result.failures[0].reason == "$: there is text after the JSON"
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_requirements_as_the_file_writes_them(written, kind):
         ({"python": "no_such_module:x"}, "no_such_module cannot be imported: ModuleNotFoundError"),
         ({"python": "tests.serve.test_configuration:Broken"}, "raised ValueError: no"),
         ({"python": "tests.serve.test_configuration:NOT_CALLABLE"}, "neither a Requirement nor"),
-        ({"a": 1, "b": 2}, "one requirement an entry"),
+        ({"a": 1, "b": 2}, "one requirement per entry"),
     ],
 )
 def test_requirements_that_are_none(written, says):

@@ -231,7 +231,7 @@ def test_a_schema_that_cannot_be_used_refuses_the_calls_of_its_tool_only():
     odd, anything, none = tools_of(
         [tool("odd", {"type": "nothing"}), tool("any", {}), tool("none", None)]
     )
-    assert "its schema cannot be used: this is no JSON" in complaint(odd, "{}")
+    assert "its schema cannot be used: this is not a JSON Schema" in complaint(odd, "{}")
     assert complaint(anything, '{"a": 1}') is None
     assert complaint(none, "{}") is None
     assert "its arguments are not a JSON object" in complaint(anything, "{")

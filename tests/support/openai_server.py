@@ -30,8 +30,8 @@ FAILURES = [
     ("no-finish", StreamBrokenError, "without a finish reason"),
     ("only-done", StreamBrokenError, "without a finish reason"),
     ("nothing", StreamBrokenError, "without a finish reason"),
-    ("html", StreamBrokenError, "answered with text/html, which is no stream"),
-    ("json-error", StreamBrokenError, "answered with application/json, which is no stream"),
+    ("html", StreamBrokenError, "answered with text/html, which is not a stream"),
+    ("json-error", StreamBrokenError, "answered with application/json, which is not a stream"),
 ]
 """Models that fail, each with the error that a backend raises and words of its message."""
 

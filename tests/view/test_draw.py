@@ -79,7 +79,7 @@ async def test_of_several_runs_in_a_recording_the_first(tmp_path):
 @pytest.mark.parametrize(
     ("source", "path", "says"),
     [
-        ([], None, "holds no run; record one with"),
+        ([], None, "contains no run; record one with"),
         (["text"], None, "draw takes a recording, events or a result, not strs"),
         ("no such file.jsonl", None, "cannot read the recording"),
         ([], "drawing.png", "saved as .svg or .html, not as 'drawing.png'"),

@@ -10,7 +10,7 @@ from streamval.wire.openai_text import TextWriter, read_request
 
 def test_a_prompt_is_one_text():
     assert read_request(b'{"model": "m", "prompt": ["Hi"]}').turns[0].content == "Hi"
-    with pytest.raises(RequestError, match="prompt must be one text"):
+    with pytest.raises(RequestError, match="prompt must be a single string"):
         read_request(b'{"model": "m", "prompt": ["Hi", "you"]}')
 
 

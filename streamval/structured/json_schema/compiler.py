@@ -167,7 +167,7 @@ class Compiler:
             self._checked.add(id(found.contents))
             self._keep.append(found.contents)
             if not isinstance(found.contents, (Mapping, bool)):
-                raise UsageError(f"the JSON Schema refers to {ref!r}, which is no schema")
+                raise UsageError(f"the JSON Schema refers to {ref!r}, which is not a schema")
             meta(self._dialect).validate(found.contents)
         return found.contents, found.resolver
 
@@ -254,7 +254,7 @@ class Compiler:
         if self._formats and isinstance(name := schema.get("format"), str):
             asked = {"$schema": self._dialect, "format": name}
             judge = jsonschema_rs.validator_for(asked, validate_formats=True, formats=NEWER_FORMATS)
-            node.checks.append(partial(_unless_valid, judge, f"is no {name}"))
+            node.checks.append(partial(_unless_valid, judge, f"is not a valid {name}"))
 
     def _of_objects(
         self, node: Node, schema: Mapping[str, Any], made: Callable[[Any], Node]

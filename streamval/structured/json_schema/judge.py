@@ -311,7 +311,7 @@ class SchemaJudge:
             item = written(value)
             for task in unique:
                 if item in top.seen:
-                    self.fail(task, self._here(f"the item {item:.60} stands twice"))
+                    self.fail(task, self._here(f"the item {item:.60} occurs twice"))
             top.seen.add(item)
         top.count += 1
 

@@ -83,7 +83,7 @@ def matcher(pattern: str, size: int = LARGE) -> Pattern:
             else:
                 return Pattern(engine, is_odd=written != pattern, backtracks=options is limited)
     raise ValueError(
-        f"{pattern[:200]!r} is no pattern of ECMA 262 that can be judged within {size:,} bytes"
+        f"{pattern[:200]!r} is not a pattern of ECMA 262 that can be judged within {size:,} bytes"
     ) from error
 
 

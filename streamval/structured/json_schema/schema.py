@@ -44,7 +44,7 @@ class JSONSchema(Schema[Any]):
         text_around: Whether text before and behind the JSON, such as a code fence, is skipped.
 
     Raises:
-        UsageError: If it is no JSON Schema, refers to another document, or is too large to be judged.
+        UsageError: If it is not a JSON Schema, refers to another document, or is too large to be judged.
 
     Example:
         >>> people = JSONSchema({"type": "array", "items": {"type": "string", "maxLength": 5}})
@@ -140,7 +140,7 @@ class JSONSchema(Schema[Any]):
         text = self.json_in(text)
         value = json.loads(text, parse_constant=_no_number)
         if "\\ud" in text.lower() and _has_lone_surrogate(value):
-            raise ValueError("$: an escape stands for half of a character")
+            raise ValueError("$: an escape is half of a surrogate pair")
         if self._judges_itself:
             judged = SchemaJudge(self.node)
             _judge_value(judged, text)
@@ -233,7 +233,7 @@ def _no_schema(error: Exception) -> UsageError:
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     if said == "Recursion limit reached":  # the validator's; from 3.12 on Python's is higher
         return UsageError("the JSON Schema is nested too deeply")
-    return UsageError(f"this is no JSON Schema: {said[:300]}")
+    return UsageError(f"this is not a JSON Schema: {said[:300]}")
 
 
 def _validator_for(schema: Any, draft: str, formats: bool) -> Any:
@@ -285,7 +285,7 @@ def _judge_value(judged: SchemaJudge, text: str) -> None:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _why_not(validator: Any, value: Any, size: int) -> str:
@@ -319,12 +319,12 @@ class JSONSchemaWatch(SchemaWatch):
             self._reader.feed("[")
         for event in self._reader.feed(text):
             if event.kind != "value" or self._ended:
-                return "$: text stands behind the JSON"
+                return "$: there is text after the JSON"
             self._ended = self._size
             if (why := self._judged.take(event._replace(path="$"))) is not None:
                 return why
         if self._reader.error is not None:
-            return "$: text stands behind the JSON" if self._ended else "$: no valid JSON"
+            return "$: there is text after the JSON" if self._ended else "$: no valid JSON"
         begun = self._reader.open_string or self._reader.open_literal
         return self._judged.begun(begun) if begun and not self._ended else None
 

@@ -152,7 +152,7 @@ def test_its_verdict_is_the_validators_and_no_valid_document_fails(schema, docum
         ({"items": {"anyOf": [{"type": "null"}, {"type": "array"}]}}, '[null, "x"]', '[null, "', "$[1]: a string is not of type array"),
         ({"maxItems": 1}, "[1, 2, 3]", "[1,", "$: there are more than 1 items"),
         ({"maxProperties": 1}, '{"a": 1, "b": 2}', '{"a": 1, "b"', "$.b: there are more than 1 keys"),
-        ({"uniqueItems": True}, "[[1], [1], 3]", "[[1], [1]", "$[1]: the item [1] stands twice"),
+        ({"uniqueItems": True}, "[[1], [1], 3]", "[[1], [1]", "$[1]: the item [1] occurs twice"),
         ({"required": ["b"]}, '{"a": 1}', '{"a": 1}', "$.b: it is missing"),
         ({"properties": {"a": {"maxLength": 3}}}, '{"a": "abcdef"}', '{"a": "abcd', "$.a: the string has more than 3 characters"),
         ({"if": {"required": ["a"]}, "else": {"required": ["b"]}}, '{"c": 1}', '{"c": 1}', "$.b: it is missing"),

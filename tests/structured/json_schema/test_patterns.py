@@ -40,5 +40,5 @@ def test_they_are_linear_where_they_can_be_and_limited_where_they_cannot():
 
 @pytest.mark.parametrize("pattern", ["(", "*", "[a"])
 def test_what_is_no_pattern_is_said(pattern):
-    with pytest.raises(ValueError, match="is no pattern"):
+    with pytest.raises(ValueError, match="is not a pattern"):
         matcher(pattern)
