@@ -42,8 +42,8 @@ class Takeover:
         self.current = backends[0]
         self._backends = backends
         self._budget = budget
-        self._asked: set[int] = set()
-        self._refused: set[int] = set()
+        self._asked: tuple[int, ...] = ()
+        self._refused: tuple[int, ...] = ()
 
     def begin(self, now: float) -> None:
         """Choose the first backend that has not just failed; where all have, the one that may be asked first."""
@@ -74,9 +74,9 @@ class Takeover:
             return None
         cut = isinstance(error, (StreamBrokenError, ConnectionError))
         count, last = len(self._backends), self._backends.index(self.current)
-        self._asked.add(last)
+        self._asked += (last,)
         if not may_resume(error):
-            self._refused.add(last)
+            self._refused += (last,)
         elif not begun:
             self.current.breaker.failed(
                 at=now, retry_after=getattr(error, "retry_after", None), at_once=cut
