@@ -34,7 +34,7 @@ class Emitter:
             attempt: The attempt that it belongs to, from 1.
             **fields: Its other fields.
         """
-        if self._subscribers.of(event):
+        if to := self._subscribers.of(event):
             fields["run_id"] = self._run_id
             fields["attempt"] = attempt
-            self._subscribers.publish(maker(event)(fields))
+            self._subscribers.publish(maker(event)(fields), to)

@@ -88,8 +88,8 @@ class Subscribers:
             self._by_class[event] = known
         return known
 
-    def publish(self, event: Event) -> None:
-        """Hand an event to its subscribers, in the order in which they subscribed.
+    def publish(self, event: Event, to: tuple[_Subscriber, ...]) -> None:
+        """Hand an event to the subscribers of its class.
 
         Raises:
             BaseException: The first `SystemExit` or `KeyboardInterrupt` of a sync sink, after every
@@ -99,7 +99,7 @@ class Subscribers:
         token = enter_scope(
             None
         )  # the observables that a subscriber subscribes to run outside our scope
-        for subscriber in self.of(type(event)):
+        for subscriber in to:
             try:
                 subscriber.deliver(event)
             except BaseException as error:  # to be raised once all have the event

@@ -142,7 +142,9 @@ async def test_rows_that_change_under_a_job_end_it_before_they_are_paid(out, tmp
         if event.progress.done == 1:
             written("abc")
 
-    with pytest.raises(UsageError, match=r"has changed since the rows were checked; the results so far"):
+    with pytest.raises(
+        UsageError, match=r"has changed since the rows were checked; the results so far"
+    ):
         await sv.batch(rows, out, pipeline_of(backend), on_event=change, task_limit=2)
     assert 0 < status(out).valid < 2000
     assert not [prompt for prompt in backend.asked if prompt.startswith("abc")]

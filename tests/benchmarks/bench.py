@@ -358,7 +358,10 @@ def instructions(kind):
     def count(tokens):
         command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
         ours = [sys.executable, __file__, "--token-cost", kind, str(tokens), "1"]
-        done = subprocess.run([*command, *ours], capture_output=True, text=True, check=True)
+        same = {**os.environ, "PYTHONHASHSEED": "0"}
+        done = subprocess.run(
+            [*command, *ours], capture_output=True, text=True, check=True, env=same
+        )
         return int(done.stderr.rsplit("Collected :", 1)[1].split()[0])
 
     return (count(4800) - count(1200)) / 3600

@@ -16,7 +16,10 @@ from tests.support.command_line import streamval
         (["run", "x", "-m", "nosuchmodel"], "provider/model"),
         (["run", "x", "-m", "openai/fine", "--rule", "nope"], "no ready requirement is called"),
         (["run", "x", "-m", "openai/fine", "--rule", "word_limit={"], "must be JSON"),
-        (["run", "x", "-m", "openai/fine", "--rule", "word_limit=3"], "cannot be made with these arguments"),
+        (
+            ["run", "x", "-m", "openai/fine", "--rule", "word_limit=3"],
+            "cannot be made with these arguments",
+        ),
         (["run", "x", "-m", "openai/fine", "--format", "City"], "--format is FILE.py:Model"),
         (["run", "x", "-m", "openai/fine", "--format", "no.py:City"], "there is no file no.py"),
         (["run", "x", "-m", "openai/fine", "--format", "no.json"], "no.json cannot be read"),
