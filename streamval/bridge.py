@@ -254,7 +254,7 @@ class Subscription:
         """Wait until the observable has completed. Raise the error that it failed with."""
         if not self.ended:
             waiter: asyncio.Future[None] = self._loop.create_future()
-            self._waiting.append(lambda: waiter.done() or waiter.set_result(None))
+            self._waiting.append(partial(_wake, waiter))
             await waiter
         if self._error is not None:
             raise self._error
@@ -276,6 +276,11 @@ class Subscription:
             waiting, self._waiting = self._waiting, []
             for callback in waiting:
                 self._loop.call_soon(callback)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 @operator

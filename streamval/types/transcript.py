@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import AnyStr, Generic
 
 BLOCK = 512
@@ -37,4 +38,4 @@ class Transcript(Generic[AnyStr]):
 
     def getvalue(self) -> AnyStr:
         """Return the whole text."""
-        return self._empty.join((*self._blocks, *self._recent))
+        return self._empty.join(chain(self._blocks, self._recent))
