@@ -26,6 +26,9 @@ from streamval.wire.sse import MEDIA_TYPE
 SHOWN = 300
 """Characters of a server's message that an error repeats."""
 
+_CUT = "Stream ended before a finish_reason was received"
+"""What LiteLLM, from 1.110 on, says of a stream that was cut off."""
+
 
 def broken_off(model: str, response: Any) -> StreamBrokenError:
     """Return the error for a stream that ended without a finish reason.
@@ -83,6 +86,8 @@ def provider_error(
         if not os.environ.get(key_from) and not secrets_in(request.options, *secrets):
             return no_key(model, key_from)
         problem = f"was refused by its provider: set another {key_from}, or pass api_key="
+    elif started and _CUT in reason:
+        return broken_off(model, None)
     elif started:
         kind, problem = StreamBrokenError, "broke off in mid-stream"
     elif kind is UnknownModelError:
