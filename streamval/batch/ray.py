@@ -1,7 +1,7 @@
 """Answers rows on many machines with Ray: the same rows and results, in other processes.
 
 `ValidateRows` is a class for ``ray.data.Dataset.map_batches``. `on_cluster` answers the rows of a job by
-actors of that class; the ledger table stays on the machine where the job was started.
+actors of its subclass `RowsOfJob`; the ledger table stays on the machine where the job was started.
 """
 
 from __future__ import annotations
@@ -69,8 +69,6 @@ class ValidateRows:
         self._slots = asyncio.Semaphore(task_limit)
         self._answering: asyncio.Task[Answering] | None = None
         self._open = AsyncExitStack()
-        self._taken: dict[int, asyncio.Task[Kept | None]] = {}
-        self._is_at_work = asyncio.Event()
 
     async def __call__(self, batch: Any) -> Any:
         """Answer a batch.
@@ -121,6 +119,28 @@ class ValidateRows:
             self._answering = asyncio.ensure_future(self._begin())
         return await (await asyncio.shield(self._answering)).answer(row)
 
+    async def _begin(self) -> Answering:
+        """Make the worker's own pipeline, once, on its event loop. It is open until the process ends."""
+        made = self._source() if callable(self._source) else pipeline_named(self._source)
+        if not isinstance(made, Pipeline):
+            made = await self._open.enter_async_context(made)
+        gc.collect()
+        gc.freeze()  # Ray and all that is loaded: this process does nothing else
+        return Answering(made)
+
+
+class RowsOfJob(ValidateRows):
+    """Answers the rows of a job: takes them in groups, and hands over their results in groups.
+
+    Args:
+        pipeline: As for `ValidateRows`.
+    """
+
+    def __init__(self, pipeline: PipelineSource) -> None:
+        super().__init__(pipeline)
+        self._taken: dict[int, asyncio.Task[Kept | None]] = {}
+        self._is_at_work = asyncio.Event()
+
     async def take(self, rows: Sequence[tuple[int, InputRow]]) -> None:
         """Begin with numbered rows of a job. Those that are under way already go on."""
         for number, row in rows:
@@ -145,15 +165,6 @@ class ValidateRows:
             self._is_at_work.clear()
         # What was answered goes first, as an error ends the job.
         return [(number, task.result()) for number, task in (answered or ready).items()]
-
-    async def _begin(self) -> Answering:
-        """Make the worker's own pipeline, once, on its event loop. It is open until the process ends."""
-        made = self._source() if callable(self._source) else pipeline_named(self._source)
-        if not isinstance(made, Pipeline):
-            made = await self._open.enter_async_context(made)
-        gc.collect()
-        gc.freeze()  # Ray and all that is loaded: this process does nothing else
-        return Answering(made)
 
 
 @asynccontextmanager
@@ -185,7 +196,7 @@ async def on_cluster(
             ray.init(address=address, include_dashboard=None if address else False)
         except (OSError, ValueError, RuntimeError) as error:
             raise UsageError(f"there is no Ray cluster at {address}: {error}") from None
-        actor = ray.remote(ValidateRows).options(max_restarts=-1, max_concurrency=1000)
+        actor = ray.remote(RowsOfJob).options(max_restarts=-1, max_concurrency=1000)
         count = max(int(ray.cluster_resources().get("CPU", 1)), 1)
         return [actor.remote(pipeline) for _ in range(count)]
 
@@ -226,7 +237,7 @@ class _Worker:
     """Sends rows to an actor and takes their results: all that wait at once, as a message a row costs more than the row.
 
     Args:
-        actor: A `ValidateRows`, which Ray starts again if it dies.
+        actor: A `RowsOfJob`, which Ray starts again if it dies.
         has_died: The exception of Ray for that. All its rows are sent again then.
     """
 
