@@ -46,7 +46,7 @@ def fan_out(
 
             `checkpoints`: where the lanes save their state, and resume from it.
 
-            `on_start`: called with the clones, once they are made.
+            `on_start`: called with the clones by channel. Those of a channel are made when something is written there.
 
     Returns:
         An operator. It completes after the source, when all verdicts are there. An exception of a

@@ -171,8 +171,8 @@ class Job:
                 self._ended = "done"  # the limits were not reached
             elif self._ended == "done":
                 raise UsageError(
-                    f"{in_all.rows - in_all.done} rows are no longer there since they were checked; what was kept is "
-                    "kept: run the same command again"
+                    f"{in_all.rows - in_all.done} rows are no longer there since they were checked; the results so far "
+                    "are kept: run the same command again"
                 )
             if known:  # else it was stopped before the rows had been read
                 await asyncio.to_thread(write, self.out, table.records, self._rows)

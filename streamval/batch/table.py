@@ -379,9 +379,9 @@ def _with_advice(path: Path, error: sqlite3.Error) -> UsageError:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             why = "another program holds it: close that"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
-            why = f"it cannot be written ({error}): mend that"
+            why = f"it cannot be written ({error}): fix that"
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return UsageError(f"{path} is not the table of a job ({error}): name another file")
         case _:
-            why = f"{error}: mend that"
+            why = f"{error}: fix that"
     return UsageError(f"{path}: {why}, and run the same command again; the results so far are kept")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from reactivex import Observable, Subject
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
@@ -57,8 +57,6 @@ from streamval.validation.options import Clones
 from streamval.validation.release import ReleaseOrder
 from streamval.validation.shared_state import SharedState
 from streamval.validation.verdicts import Check, Verdict
-
-T = TypeVar("T")
 
 
 class Attempt:

@@ -272,6 +272,7 @@ class Run(Generic[T]):
 
         Raises:
             RunError: If the run has been iterated.
+            UsageError: If one of them is not a class of events.
 
         Example:
             >>> import asyncio

@@ -43,13 +43,11 @@ _serving: ContextVar[Subscribers | None] = ContextVar("streamval_serving", defau
 class Subscribers:
     """The subscribers of one run.
 
-    A sync sink is called where the event arises. An async one gets a mailbox and a task of its
+    An event that no subscriber wants is not made: see `of`. A sync sink is called where the event arises. An async one gets a mailbox and a task of its
     own, so that it may be slow: a full mailbox pauses the source, or drops the oldest event.
 
     Args:
         gate: Paused by full mailboxes.
-
-    An event that no subscriber wants is not made: see `of`.
     """
 
     def __init__(self, gate: Gate) -> None:

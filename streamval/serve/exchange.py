@@ -383,15 +383,15 @@ class Exchange:
     async def _write(self, contents: Contents, *, last: bool = False, ends: bool = False) -> None:
         """Send frames; `last` closes the answer, `ends` says that it came to its regular end."""
         async with self._writing:
-            if not self.status:
-                await self._send_status()
+            await self._send_status()
             written = frames(contents) + (self._writer.terminator if ends else "")
             await self._send_body(written, last=last)
 
     async def _send_status(self) -> None:
-        self.status = 200
-        headers = [*STREAM, self._id]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        if not self.status:
+            self.status = 200
+            headers = [*STREAM, self._id]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def _send_body(self, written: str, *, last: bool = False) -> None:
         self._written_at, self._ended = self._time(), last
@@ -414,8 +414,7 @@ class Exchange:
                 if self._ended:
                     return
                 begun = frames(self._started())  # before it waits: nothing may come before this
-                if not self.status:
-                    await self._send_status()
+                await self._send_status()
                 await self._send_body(begun + self._writer.ping)
 
     async def _send_answer(self, answer: Answer) -> None:

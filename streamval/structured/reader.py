@@ -83,7 +83,7 @@ class JSONReader:
     The text before it (a preamble, the opening of a code fence) and after it is skipped. A bracket
     in the text before it that does not begin JSON is skipped too. Only the first object or
     array is read. Where the text, or the content of its code fence, begins with an object or array, that
-    is the JSON, whatever `root` is; where it is a string, there is not JSON.
+    is the JSON, whatever `root` is; where it is a string, there is no JSON.
 
     Whole pieces go to the parser. Only where something has completed, a regular expression finds
     its place.
