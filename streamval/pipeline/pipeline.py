@@ -396,11 +396,7 @@ class Pipeline(Generic[T]):
         total = len(prompts) if isinstance(prompts, Sized) else None
         began, progress = time.monotonic(), Progress(total=total)
 
-        beginning = asyncio.Lock()
-
         async def one(prompt: P, *_: P) -> tuple[P, StreamResult[T] | Exception]:
-            async with beginning:  # one in each turn of the loop: see `Answering.answer`
-                await asyncio.sleep(0)
             nonlocal progress
             result: StreamResult[T] | Exception
             try:
