@@ -10,7 +10,7 @@ from reactivex import Observable
 from streamval.chunkers.base import shifted
 from streamval.chunkers.channels import ChannelChunker
 from streamval.chunkers.chunking import Chunking, check_chunking
-from streamval.operators.stateful import stateful
+from streamval.operators.stateful import passing_on
 from streamval.types.chunks import Chunk
 from streamval.types.deltas import Delta
 
@@ -83,7 +83,7 @@ def chunk(
 
         return on_next, lambda: emit_all(chunker.flush())
 
-    return stateful(start_cutting)
+    return passing_on(start_cutting)
 
 
 def chunk_by_sentence(

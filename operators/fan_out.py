@@ -9,7 +9,8 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
 from typing_extensions import Unpack
 
-from streamval.aio.on_loop import Crossing, OnLoop
+from streamval.aio.on_loop import Crossing, Direct, OnLoop, at_home, join
+from streamval.aio.pump import Receiver
 from streamval.aio.scope import Scope, scope
 from streamval.requirements.base import Requirement, as_requirements
 from streamval.types.chunks import Chunk
@@ -83,8 +84,7 @@ def fan_out(
                 )
                 fan = fan_of(judging, current, callbacks, observer.on_next)
                 upstream = subscribe_in(current, fan, source, scheduler)
-            stop = Crossing(fan.on_error).over(fan.stop)
-            return CompositeDisposable(upstream, Disposable(stop))
+            return CompositeDisposable(upstream, Disposable(at_home(fan.stop)))
 
         return OnLoop(subscribe)
 
@@ -108,9 +108,11 @@ def subscribe_in(
 ) -> DisposableBase:
     """Subscribe lanes to their source.
 
-    A chunk may be pushed from any context, and any thread. The scope is entered again, so that observers
-    downstream run in the scope of this subscription.
+    A chunk may be pushed from any context, and any thread, unless the source is `Direct`. The scope is entered again,
+    so that observers downstream run in the scope of this subscription.
     """
+    if isinstance(source, Direct):
+        return join(source, Receiver(fan.on_chunk, fan.on_error, fan.on_completed), scheduler)
     crossing = Crossing(fan.on_error)
     return source.subscribe(
         crossing.over(current.inside(fan.on_chunk)),

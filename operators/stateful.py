@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
-from streamval.aio.on_loop import OnLoop
+from streamval.aio.on_loop import OnLoop, behind, join
+from streamval.aio.pump import Receiver
 from streamval.errors import UsageError
 
 A = TypeVar("A")
@@ -47,29 +49,44 @@ def stateful(
         3
         6
     """
+    return lambda source: OnLoop(partial(_subscribe, start, partial(_observe, source)))
 
-    def operator(source: Observable[A]) -> Observable[B]:
-        def subscribe(
-            observer: ObserverBase[B], scheduler: SchedulerBase | None = None
-        ) -> DisposableBase:
-            started = start(observer.on_next)
-            if not callable(started) and not (isinstance(started, tuple) and len(started) == 2):
-                raise UsageError(
-                    f"the start of stateful returned {started!r}; return the function that takes "
-                    "each item, or two functions: for the items and for the end"
-                )
-            if not isinstance(started, tuple):
-                return source.subscribe(
-                    started, observer.on_error, observer.on_completed, scheduler=scheduler
-                )
-            on_next, finish = started
 
-            def on_completed() -> None:
-                finish()
-                observer.on_completed()
+def passing_on(
+    start: Callable[[Callable[[B], None]], Any],
+) -> Callable[[Observable[A]], Observable[B]]:
+    """Make an operator as `stateful` does, of a function that emits only while it takes an item or the end.
 
-            return source.subscribe(on_next, observer.on_error, on_completed, scheduler=scheduler)
+    So behind a `Direct` source it is `Direct` too.
+    """
+    return lambda source: behind(source)(partial(_subscribe, start, partial(join, source)))
 
-        return OnLoop(subscribe)
 
-    return operator
+def _observe(
+    source: Observable[A], receiver: Receiver, scheduler: SchedulerBase | None
+) -> DisposableBase:
+    return source.subscribe(*receiver, scheduler=scheduler)
+
+
+def _subscribe(
+    start: Callable[[Callable[[Any], None]], Any],
+    subscribe: Callable[..., DisposableBase],
+    observer: ObserverBase[Any],
+    scheduler: SchedulerBase | None = None,
+) -> DisposableBase:
+    started = start(observer.on_next)
+    if not callable(started) and not (isinstance(started, tuple) and len(started) == 2):
+        raise UsageError(
+            f"the start of stateful returned {started!r}; return the function that takes "
+            "each item, or two functions: for the items and for the end"
+        )
+    if not isinstance(started, tuple):
+        take = Receiver(started, observer.on_error, observer.on_completed)
+        return subscribe(take, scheduler)
+    on_next, finish = started
+
+    def on_completed() -> None:
+        finish()
+        observer.on_completed()
+
+    return subscribe(Receiver(on_next, observer.on_error, on_completed), scheduler)

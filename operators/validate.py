@@ -14,7 +14,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 from typing_extensions import Unpack
 
 from streamval import bridge
-from streamval.aio.on_loop import Crossing, OnLoop
+from streamval.aio.on_loop import at_home, behind, join
 from streamval.aio.scope import scope
 from streamval.aio.tasks import loop_or_none
 from streamval.chunkers.tool import ToolChunk
@@ -98,7 +98,7 @@ def validate(
                     judged = reactivex.from_callable(lambda: asyncio.run(work()))
                 else:
                     judged = bridge.from_coroutine(work)
-                whole.disposable = judged.subscribe(observer)
+                whole.disposable = join(judged, observer, scheduler)
 
             with scope() as current:
                 callbacks = FanCallbacks(
@@ -110,10 +110,10 @@ def validate(
                 )
                 fan = fan_of(judging, current, callbacks, on_observed or on_verdict)
                 upstream.disposable = subscribe_in(current, fan, source, scheduler)
-            stop = Crossing(fan.on_error).over(fan.stop)
-            return CompositeDisposable(upstream, Disposable(stop), whole)
+            stop = Disposable(at_home(fan.stop))
+            return CompositeDisposable(upstream, stop, whole)
 
-        return OnLoop(subscribe)
+        return behind(source)(subscribe)
 
     return operator
 

@@ -31,7 +31,7 @@ from reactivex.disposable import Disposable
 
 from streamval.aio.gate import Gate
 from streamval.aio.inbox import BUFFER, Inbox
-from streamval.aio.on_loop import Crossing, OnLoop, loop_scheduler, on_loop
+from streamval.aio.on_loop import Crossing, Direct, at_home, loop_scheduler, on_loop
 from streamval.aio.pump import Pump, Receiver, cancelled_from_inside
 from streamval.aio.scope import Scope, scope
 from streamval.aio.tasks import report
@@ -93,9 +93,9 @@ def from_async_iterable(
             opened = partial(_opened, source)
             pump = Pump(opened, read, receiver, current, stall_timeout, on_closed)
             pump.start()
-        return Disposable(Crossing(current.crashed).over(pump.stop))
+        return Disposable(at_home(pump.stop))
 
-    return OnLoop(subscribe)
+    return Direct(subscribe)
 
 
 def _opened(source: Callable[[], AsyncIterable[Any]]) -> AsyncIterable[Any]:
@@ -141,26 +141,28 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
         failed: Callable[[Any], None] = observer.on_error
 
         async def run() -> None:
+            me = asyncio.current_task()
+            assert me is not None
             try:
                 result = await work()
-            except asyncio.CancelledError:
-                me = asyncio.current_task()
-                if me is None or not current.has_cancelled(me):
-                    failed(cancelled_from_inside())
             except BaseException as error:  # the observer reports it
-                failed(error)
-            else:
-                try:
-                    observer.on_next(result)
-                    observer.on_completed()
-                except (SystemExit, KeyboardInterrupt) as error:
-                    current.crashed(error)
+                if not current.has_cancelled(me):
+                    cancelled = isinstance(error, asyncio.CancelledError)
+                    failed(cancelled_from_inside() if cancelled else error)
+                return
+            if current.has_cancelled(me):
+                return
+            try:
+                observer.on_next(result)
+                observer.on_completed()
+            except (SystemExit, KeyboardInterrupt) as error:
+                current.crashed(error)
 
         with scope() as current:
             task = current.spawn(run())
-        return Disposable(Crossing(current.crashed).over(lambda: current.cancel(task)))
+        return Disposable(at_home(lambda: current.cancel(task)))
 
-    return OnLoop(subscribe)
+    return Direct(subscribe)
 
 
 class Subscription:
@@ -197,20 +199,20 @@ class Subscription:
         self._on_next = on_next
         self._scope = Scope(gate, self._failed)
         self._disposable: DisposableBase | None = None
+        self._crossing: Crossing | None = None
         self._error: BaseException | None = None
         self._waiting: list[Callable[[], object]] = []
         self.ended = False
 
     async def __aenter__(self) -> Subscription:
         self._loop = asyncio.get_running_loop()
-        self._crossing = crossing = Crossing(self.end)
+        calls: list[Callable[..., None]] = [self._on_next, self._failed, self._completed]
+        scheduler = None
+        if not isinstance(self._observable, Direct):
+            self._crossing = Crossing(self.end)
+            calls, scheduler = list(map(self._crossing.over, calls)), loop_scheduler()
         with self._scope.current():
-            self._disposable = self._observable.subscribe(
-                crossing.over(self._on_next),
-                crossing.over(self._failed),
-                crossing.over(self._completed),
-                scheduler=loop_scheduler(),
-            )
+            self._disposable = self._observable.subscribe(*calls, scheduler=scheduler)
         del self._observable, self._on_next  # they may refer to this object: a reference cycle
         return self
 
@@ -219,8 +221,9 @@ class Subscription:
         if self._disposable is not None:
             self._disposable.dispose()
             self._disposable = None
-            self._crossing.close()
-            del self._crossing  # it refers to this object: a reference cycle
+            if self._crossing is not None:
+                self._crossing.close()
+                self._crossing = None  # it refers to this object: a reference cycle
 
     async def __aexit__(self, *_: object) -> None:
         self.dispose()

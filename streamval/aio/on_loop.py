@@ -214,6 +214,44 @@ class OnLoop(Observable[T]):
         return made
 
 
+class Direct(OnLoop[T]):
+    """An observable of items that a pump reads on the loop that subscribes, and that operators of this package pass on.
+
+    Nothing comes from another thread, and nothing once it is disposed of. So the next operator of this package
+    needs no observer of reactivex before it, which would cost each item a call, and each subscription 700 bytes.
+    """
+
+    def _subscribe_core(
+        self, observer: ObserverBase[T], scheduler: SchedulerBase | None = None
+    ) -> DisposableBase:
+        return super(OnLoop, self)._subscribe_core(observer, scheduler)  # no time, no scheduler
+
+
+def join(source: Observable[T], receiver: Any, scheduler: SchedulerBase | None) -> DisposableBase:
+    """Subscribe an operator of this package to what is before it: what has the three functions of an observer."""
+    if isinstance(source, Direct):
+        return source._subscribe_core(receiver, scheduler)  # noqa: SLF001  our own
+    return source.subscribe(receiver, scheduler=scheduler)
+
+
+def behind(source: Observable[Any]) -> type[OnLoop[Any]]:
+    """Return the class of what an operator of this package makes of a source."""
+    return Direct if isinstance(source, Direct) else OnLoop
+
+
+def at_home(call: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that makes a call on the loop that runs here, from whichever thread it is called."""
+    loop, home = loop_or_none(), get_ident()
+
+    def called() -> None:
+        if loop is None or get_ident() == home:
+            call()
+        else:
+            call_threadsafe(loop, call)
+
+    return called
+
+
 def on_loop(observable: Any) -> Any:
     """Return an observable that is on the loop. What is not a plain `Observable` stays as it is."""
     if type(observable) is not Observable:  # a ConnectableObservable, say, has methods of its own

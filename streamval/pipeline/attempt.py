@@ -33,7 +33,7 @@ from streamval.events import (
     VerdictEvent,
 )
 from streamval.operators.chunk import chunk
-from streamval.operators.stateful import stateful
+from streamval.operators.stateful import passing_on
 from streamval.operators.validate import validate
 from streamval.pipeline.delivered import Delivered
 from streamval.pipeline.delta_reader import DeltaReader
@@ -174,7 +174,7 @@ class Attempt:
                 said={"text": lambda: written.text, "reasoning": lambda: self.reasoning.text},
                 on_start=self._on_start,
             ),
-            stateful(self._start_release),
+            passing_on(self._start_release),
         )
 
     def _sent(self) -> tuple[GenerationRequest, list[Any]]:

@@ -10,7 +10,7 @@ from reactivex import operators as ops
 
 import streamval as sv
 from streamval import bridge
-from streamval.aio.on_loop import OnLoop, loop_scheduler, on_loop
+from streamval.aio.on_loop import Direct, OnLoop, loop_scheduler, on_loop
 from streamval.operators import chunk, release, validate
 from streamval.testing import run_virtually
 
@@ -280,3 +280,94 @@ def test_what_reactivex_makes_is_put_on_the_loop(made):
     (seen, threads), _ = run_virtually(main())
     assert len(seen) in (3, 6)
     assert threads == {threading.main_thread()}
+
+
+async def _in_one_delta():
+    yield "One. Two. Three. Four. Five."
+
+
+def _through(*, direct):
+    """The same chain of our operators, behind a source that our operators join, or one that they observe."""
+    source = bridge.from_async_iterable(_in_one_delta)
+    if not direct:
+        source = OnLoop(source._subscribe_core)
+    calm = sv.stream_check(lambda text: "Four" not in text, "no four")
+    chain = source.pipe(chunk(), validate([calm]))
+    assert isinstance(chain, Direct) is direct
+    return chain
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("direct", [True, False])
+async def test_nothing_comes_once_a_chain_is_disposed_of_within_a_delta(direct, at):
+    seen = []
+
+    def on_next(check):
+        seen.append(check.chunk.text)
+        if len(seen) > at:
+            subscription.dispose()
+
+    subscription = bridge.Subscription(_through(direct=direct), on_next)
+    async with subscription:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert seen == ["One.", "Two.", "Three."][: at + 1]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_an_observer_that_raises_ends_the_chain_with_its_error(direct):
+    seen = []
+
+    def on_next(check):
+        seen.append(check.chunk.text)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        async with bridge.Subscription(_through(direct=direct), on_next) as subscription:
+            await subscription.completed()
+    assert seen == ["One."]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_a_chain_of_ours_gives_what_an_observed_one_gives(direct):
+    checks = [
+        (one.chunk.text, one.success) async for one in bridge.iterate(_through(direct=direct))
+    ]
+    assert checks == [("One.", "pass"), ("Two.", "pass"), ("Three.", "pass"), ("Four.", "fail")]
+
+
+async def test_a_final_check_that_outlives_its_cancellation_reports_nothing():
+    began, let_go, seen = asyncio.Event(), asyncio.Event(), []
+
+    async def stubborn():
+        began.set()
+        while not let_go.is_set():
+            try:
+                await let_go.wait()
+            except asyncio.CancelledError:
+                let_go.set()
+        return "late"
+
+    async with bridge.Subscription(bridge.from_coroutine(stubborn), seen.append):
+        await began.wait()
+    assert seen == []
+
+
+async def test_a_chain_is_disposed_of_on_its_loop_from_another_thread():
+    closed_on = []
+
+    async def endless():
+        try:
+            while True:
+                yield "One. "
+                await asyncio.sleep(0)
+        finally:
+            closed_on.append(threading.current_thread())
+
+    chain = bridge.from_async_iterable(endless).pipe(chunk(), validate([]))
+    subscription = chain.subscribe(lambda check: None)
+    await asyncio.sleep(0)
+    await asyncio.to_thread(subscription.dispose)
+    while not closed_on:
+        await asyncio.sleep(0)
+    assert closed_on == [threading.current_thread()]
