@@ -6,7 +6,7 @@ import asyncio
 import resource
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
 """How long a client may take to send the head of a request."""
@@ -31,8 +31,10 @@ def most_connections() -> int:
     return max((hard - RESERVE) // 2, 1)
 
 
-class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # chosen when uvicorn is imported
+class Connection(H11Protocol):
     """A client's connection. It is closed if the head of a request does not come in time.
+
+    It is read by h11, also where httptools is installed, with which uvicorn 0.54 keeps a head of any length.
 
     Where there are too many connections, one that waits for a request is closed in favour of a new one.
     """
@@ -44,11 +46,12 @@ class Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # chosen 
         """Wait for the head of a request."""
         super().connection_made(transport)
         self._late = self.loop.call_later(HEAD_SECONDS, transport.close)
-        if len(self.connections) <= self.most:
+        all_of_them: set[Any] = self.connections
+        if len(all_of_them) <= self.most:
             return
-        if sum(not one.transport.is_closing() for one in self.connections) <= self.most:
+        if sum(not one.transport.is_closing() for one in all_of_them) <= self.most:
             return
-        idle = next((one for one in self.connections if one is not self and one.waits), None)
+        idle = next((one for one in all_of_them if one is not self and one.waits), None)
         if idle is None:
             transport.write(_BUSY)
             transport.close()

@@ -6,9 +6,11 @@ import socket
 import subprocess
 import sys
 import textwrap
+from contextlib import suppress
 
 import httpx
 import pytest
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from streamval.serve import connections
 from streamval.serve.connections import Connection
@@ -45,6 +47,28 @@ async def test_a_head_that_does_not_come_in_time_closes_the_connection(sent, mon
         if sent:  # without a word, the connection may be used again for half a minute
             await reader.read()
         writer.close()
+
+
+@pytest.mark.parametrize("more", [b"a", b"a: b\r\n"], ids=["one header", "many headers"])
+async def test_a_head_without_end_is_not_kept(more):
+    async with gateway("http://127.0.0.1:9/v1") as serving:
+        reader, writer = await opened(serving, b"GET /healthz HTTP/1.1\r\nx: ")
+        sent = 0
+        with suppress(OSError):
+            while sent < 2**24:
+                writer.write(more * 4096)
+                sent += len(more) * 4096
+                await writer.drain()
+                await asyncio.sleep(0)
+        assert sent < 2**24
+        with suppress(OSError):  # it may be closed before the answer is read
+            assert (await reader.read())[:12] in (b"HTTP/1.1 400", b"")
+        writer.close()
+
+
+def test_heads_are_read_by_h11_whatever_is_installed():
+    # httptools keeps a head of any length, and uvicorn chooses it where it is installed.
+    assert issubclass(Connection, H11Protocol)
 
 
 @pytest.mark.parametrize("sent", HALF)
