@@ -328,8 +328,11 @@ def _next_candidate(text: str, start: int) -> re.Match[str] | None:
 def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
     """Return whether the engine ends a sentence at `at`, not counting the whitespace after it."""
     end = 0
-    # The engine panics at whitespace of several bytes before a full stop (sentencex 1.0.32).
-    text = _WIDE_SPACE.sub(" ", without_halves(text))  # a pipeline has already repaired surrogates
+    if not text.isascii():
+        # The engine panics at whitespace of several bytes before a full stop (sentencex 1.0.32).
+        text = _WIDE_SPACE.sub(
+            " ", without_halves(text)
+        )  # a pipeline has already repaired surrogates
     for sentence in sentencex.segment(lang or _language(text), text):
         if end + len(sentence.rstrip()) == at:
             return True

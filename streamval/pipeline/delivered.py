@@ -87,7 +87,7 @@ class Delivered:
             return []
         reading = None if self._rewritten else getattr(chunk, "reading", None)
         if reading is not None and self._schema is not None and reading.root == self._schema.root:
-            return self._values.take(reading.events)
+            return self._values.take(reading.events) if reading.events else []
         return self._values.feed(chunk.separator + chunk.text)
 
     @property

@@ -57,13 +57,16 @@ class MatchesSchema(ChunkRule):
         """Read the next chunk. A `JSONDelta` has been parsed already."""
         if self._watch is None:
             self._watch = self.schema.watch()
-        text = chunk if isinstance(chunk, str) else chunk.separator + chunk.text
-        reading = None if isinstance(chunk, str) else chunk.reading
-        looked_for = self.schema.root, not self.schema.text_around
-        if reading is None or (reading.root, reading.only_json) != looked_for:
-            complaint = self._watch.feed(text)
+        if isinstance(chunk, str):
+            complaint = self._watch.feed(chunk)
+        elif (
+            (read := chunk.reading) is None
+            or read.root != self.schema.root
+            or read.only_json == self.schema.text_around
+        ):
+            complaint = self._watch.feed(chunk.separator + chunk.text)
         else:
-            complaint = self._watch.take(text, reading)
+            complaint = self._watch.take(chunk.separator + chunk.text, read)
         if complaint is not None:
             return failed(complaint)
         return PASS if self._watch.complete else UNKNOWN

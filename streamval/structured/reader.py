@@ -139,14 +139,14 @@ class JSONReader:
         """Take the next piece of text; return the events in it, in order."""
         events: list[JSONEvent] = []
         while text:
-            if self._opening is not None:
-                text = self._open(self._opening, text)
-            elif self.ended_at is not None or self.error is not None:
+            if self.ended_at is not None or self.error is not None:
                 break
+            if self.began_at is not None:
+                text = self._read(text, events)
+            elif self._opening is not None:
+                text = self._open(self._opening, text)
             elif self._parser is None:
                 text = self._look_for_it(text)
-            elif self.began_at is not None:
-                text = self._read(text, events)
             else:  # a character at a time, so that no slicing shows
                 text = self._try(text[0]) + text[1:]
                 if self.began_at is not None:
@@ -157,8 +157,7 @@ class JSONReader:
     def read(self, text: str) -> Reading:
         """Take the next piece of text; return its events, the open value and the error."""
         events = self.feed(text)
-        begun = self.open_string or self.open_literal
-        return Reading(events, begun, self.error, self.root, self.only_json)
+        return Reading(events, self.begun, self.error, self.root, self.only_json)
 
     @property
     def where(self) -> str:
@@ -166,23 +165,13 @@ class JSONReader:
         return self._frames[-1].child() if self._frames else "$"
 
     @property
-    def open_string(self) -> OpenString | None:
-        """A string value that has begun and not ended, or `None`."""
-        if self._string is None or self.began_at is None or self.error or self._is_key():
+    def begun(self) -> OpenString | OpenLiteral | None:
+        """A string value, a number or a word that has begun and not ended, or a comma; `None` without, and where it is very long."""
+        if self.began_at is None or self.ended_at is not None or self.error is not None:
             return None
-        return self._string
-
-    @property
-    def open_literal(self) -> OpenLiteral | None:
-        """A number or word that has begun and not ended, or a comma; `None` without, and where it is very long."""
-        is_due = 0 < len(self._tail) < MANY_PIECES and self._frames and self._string is None
-        if (
-            not is_due
-            or self._unsent
-            or self.began_at is None
-            or self.ended_at is not None
-            or self.error
-        ):
+        if self._string is not None:
+            return None if self._is_key() else self._string
+        if self._unsent or not 0 < len(self._tail) < MANY_PIECES or not self._frames:
             return None
         text = "".join(self._tail)
         found = OPEN_LITERAL.match(text)
@@ -272,7 +261,7 @@ class JSONReader:
             self._unsent.append(text)
             return ""
         try:
-            self._parser.send(_encoded("".join((*self._unsent, text))))
+            self._parser.send(_encoded("".join((*self._unsent, text)) if self._unsent else text))
         except ArithmeticError:
             broken = self._read_huge_number()
         except (ijson.JSONError, ValueError, SystemError) as error:
@@ -298,18 +287,23 @@ class JSONReader:
 
     def _goes_on(self, text: str) -> bool:
         """Return whether the text is only more of a string or of a long number, or too many spaces."""
-        self._blank = self._blank + len(text) if self._string is None and text.isspace() else 0
-        if self._blank > LONGEST_BLANK:
-            self.error = self._too_blank()
-            return True
         if self._string is not None:
             if self._string_goes_on(text):
                 self._string = self._string.and_then(text)
                 return True
+        elif text.isspace():
+            self._blank += len(text)
+            if self._blank > LONGEST_BLANK:
+                self.error = self._too_blank()
+                return True
+            self._digits = 0
+            return False
         elif text.isascii() and text.isdigit():
+            self._blank = 0
             self._digits += len(text)
             return self._digits > LONG_NUMBER
-        self._digits = len(text) - len(text.rstrip(_DIGITS))
+        self._blank = 0
+        self._digits = len(text) - len(text.rstrip(_DIGITS)) if text[-1] in _DIGITS else 0
         return False
 
     def _read_huge_number(self) -> Exception | None:
@@ -371,7 +365,7 @@ class JSONReader:
         rest = text[done:]
         self._tail = [rest] if rest else []
         self._string = None
-        if rest and self.ended_at is None:
+        if '"' in rest and self.ended_at is None:
             self._open_string()
         return rest
 

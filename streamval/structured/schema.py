@@ -209,7 +209,7 @@ class SchemaWatch:
 
     def _feed_scalar(self, text: str) -> str | None:
         """Judge how a scalar begins; the rest is judged at its end, as a number has no end of its own."""
-        return None if self._schema.text_around else self._text_before(text)
+        return self._text_before(text)
 
     @property
     def text(self) -> str:
@@ -245,7 +245,7 @@ class SchemaWatch:
         before = self._size
         self._text.write(text)
         self._size += len(text)
-        if not self._schema.text_around and (why := self._text_before(text)) is not None:
+        if not self._has_begun and (why := self._text_before(text)) is not None:
             return why
         for event in reading.events:
             try:
@@ -267,7 +267,7 @@ class SchemaWatch:
         return None
 
     def _text_before(self, text: str) -> str | None:
-        if self._has_begun or not (first := text.lstrip(_SPACE)[:1]):
+        if self._has_begun or self._schema.text_around or not (first := text.lstrip(_SPACE)[:1]):
             return None
         self._has_begun = True
         if first in self._schema.openings:

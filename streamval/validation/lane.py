@@ -276,9 +276,10 @@ class Lane:
         while True:
             try:
                 if timeout is None:
-                    outcome: Outcome = self._checked(await judgement.awaited)
+                    result = await judgement.awaited
                 else:
-                    outcome = self._checked(await self._within(timeout, judgement))
+                    result = await self._within(timeout, judgement)
+                outcome: Outcome = self._checked(result)
             except BaseException as raised:
                 if is_cancelled(raised):
                     raise

@@ -1,4 +1,4 @@
-"""`make bench-batch`: what a job's books cost, at 10,000 rows and at a million, and beside Ray Data on the same rows.
+"""`make bench-batch`: what the table of a job costs, at 10,000 rows and at a million, and beside Ray Data on the same rows.
 
 Each figure comes from a process of its own. Prints a Markdown table.
 """
@@ -48,7 +48,7 @@ def write_rows(path, count):
 
 
 class AtOnce:
-    """Answers a row without a pipeline: what is left is the books."""
+    """Answers a row without a pipeline: what is left is the table."""
 
     async def answer(self, row):
         record = {"id": row.id, "success": True, "text": "x" * (RESULT_BYTES - 45)}
@@ -70,7 +70,7 @@ async def waiting(rows, out):
     return {"seconds": time.perf_counter() - began, "valid": result.in_all.valid}
 
 
-async def books(rows, out):
+async def table_only(rows, out):
     """Rows that are answered at once: seconds to the last result on the disk, and in all."""
     began = time.perf_counter()
     job = Job(rows, out, {"made": "at once"}, task_limit=AT_ONCE)
@@ -84,7 +84,7 @@ async def books(rows, out):
 
 
 async def by_map(rows, _):
-    """The same rows without books: `Pipeline.map`."""
+    """The same rows without a table: `Pipeline.map`."""
     prompts = [json.loads(line)["prompt"] for line in Path(rows).read_text().splitlines()]
     made = pipeline()
     await made.run("everything is loaded")
@@ -171,33 +171,35 @@ def main(many, ray):
         times = f"{few:,} rows of {PAUSE * 1000:.0f} ms, {AT_ONCE} at once ({ideal:.2f} s at best)"
         waits = [measured("waiting", rows, Path(folder, f"w{n}.jsonl")) for n in range(3)]
         timed(times, min(waits, key=lambda one: one["seconds"]))
-        timed("… by `Pipeline.map`, without books", measured("map", rows, folder))
+        timed("… by `Pipeline.map`, without a table", measured("map", rows, folder))
         if ray:
             found = measured("ray", rows, Path(folder, "ray"), ray)
             timed(f"… by Ray Data, two workers, after {found['init']:.1f} s to start", found)
             on_two = measured("cluster", rows, Path(folder, "cluster"), ray)
             timed("… by `streamval batch --ray`, two workers that have started", on_two)
-        small = measured("books", rows, Path(folder, "small.jsonl"))
+        small = measured("table_only", rows, Path(folder, "small.jsonl"))
         cost = small["seconds"] / few * 1e6
-        table.append((f"the books of {few:,} rows, answered at once: a row", f"{cost:.0f} µs"))
-        big = measured("books", all_rows, Path(folder, "big.jsonl"))
+        table.append(
+            (f"the cost a row of a table of {few:,} rows, answered at once", f"{cost:.0f} µs")
+        )
+        big = measured("table_only", all_rows, Path(folder, "big.jsonl"))
         assert big["valid"] == many, big
         cost = big["seconds"] / many * 1e6
         table.append((f"… of {many:,} rows, results of {RESULT_BYTES} bytes", f"{cost:.0f} µs"))
         sizes = f"{small['memory']:.0f} and {big['memory']:.0f} MiB"
         table.append((f"most memory, {few:,} and {many:,} rows", sizes))
-        again = measured("books", all_rows, Path(folder, "big.jsonl"))
+        again = measured("table_only", all_rows, Path(folder, "big.jsonl"))
         said = f"{again['seconds']:.1f} s, results written anew; {again['memory']:.0f} MiB"
         table.append((f"starting again with {many:,} results kept", said))
         all_rows.touch()
-        again = measured("books", all_rows, Path(folder, "big.jsonl"))
+        again = measured("table_only", all_rows, Path(folder, "big.jsonl"))
         table.append(("… where the file of rows has been touched", f"{again['seconds']:.1f} s"))
     print("| | |\n|---|---|")
     for name, value in table:
         print(f"| {name} | {value} |")
 
 
-KINDS = {"waiting": waiting, "books": books, "map": by_map}
+KINDS = {"waiting": waiting, "table_only": table_only, "map": by_map}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -6,6 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from streamval.chunkers.chunking import start_chunker
+from streamval.structured.json_events import OpenString
 from streamval.structured.reader import JSONReader
 from tests.fuzz.typed import sliced
 
@@ -68,7 +69,8 @@ def read(slices: list[str], *, copied: bool = False) -> tuple[Any, ...]:
         events += reader.feed(piece)
         if copied:
             reader = copy(reader)
-    return events, reader.error, reader.began_at, reader.ended_at, reader.open_string
+    string = reader.begun if isinstance(reader.begun, OpenString) else None
+    return events, reader.error, reader.began_at, reader.ended_at, string
 
 
 def reader_difference(rng: random.Random) -> str | None:

@@ -325,7 +325,7 @@ class JSONSchemaWatch(SchemaWatch):
                 return why
         if self._reader.error is not None:
             return "$: there is text after the JSON" if self._ended else "$: no valid JSON"
-        begun = self._reader.open_string or self._reader.open_literal
+        begun = self._reader.begun
         return self._judged.begun(begun) if begun and not self._ended else None
 
     def _part_from_original(self) -> None:

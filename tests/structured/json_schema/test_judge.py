@@ -116,7 +116,7 @@ def judged(schema, text, cuts=()):
         for event in reader.feed(text[start:end]):
             if judge.take(event) is not None:
                 return judge, end
-        begun = reader.open_string or reader.open_literal
+        begun = reader.begun
         if begun and judge.begun(begun) is not None:
             return judge, end
     return judge, None
