@@ -103,9 +103,12 @@ def run(
     [dim]$[/dim] streamval run "Explain tides." -m openai/gpt-4o-mini -r "Mention the moon." --retry 2
     """
     with one_line_errors():
+        rules = [requirement_written(written) for written in rule or []]
+        ours = no_repetition()
+        stands = any(isinstance(one, type(ours)) for one in rules)  # with arguments of its own
         requirements = [
-            *([] if output_format else [no_repetition()]),
-            *(requirement_written(written) for written in rule or []),
+            *([] if output_format or stands else [ours]),
+            *rules,
             *(Requirement(text) for text in require or []),
             *(Requirement(text, check_only=True) for text in check or []),
         ]

@@ -36,6 +36,13 @@ def test_rules_system_and_max_tokens_reach_their_place(serving):
     assert body["max_tokens"] == 99
 
 
+@pytest.mark.parametrize("rule", ["no_repetition", 'no_repetition={"min_words": 2}'])
+def test_the_rule_that_always_holds_is_shown_once(serving, rule):
+    done = streamval("run", "Say it.", "-m", "openai/fine", "--rule", rule, **serving)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("never say the same thing") == 1
+
+
 def test_an_address_needs_no_provider(serving):
     address = serving.pop("OPENAI_API_BASE")
     done = streamval("run", "Say it.", "-m", "fine", "--api-base", address, **serving)
