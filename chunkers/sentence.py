@@ -329,10 +329,9 @@ def _ends_sentence(lang: str | None, text: str, at: int) -> bool:
     """Return whether the engine ends a sentence at `at`, not counting the whitespace after it."""
     end = 0
     if not text.isascii():
-        # The engine panics at whitespace of several bytes before a full stop (sentencex 1.0.32).
-        text = _WIDE_SPACE.sub(
-            " ", without_halves(text)
-        )  # a pipeline has already repaired surrogates
+        # The engine panics at whitespace of several bytes before a full stop (sentencex 1.0.32). Halves of surrogate
+        # pairs come where no pipeline has repaired them.
+        text = _WIDE_SPACE.sub(" ", without_halves(text))
     for sentence in sentencex.segment(lang or _language(text), text):
         if end + len(sentence.rstrip()) == at:
             return True

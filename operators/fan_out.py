@@ -9,7 +9,7 @@ from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 from reactivex.disposable import CompositeDisposable, Disposable
 from typing_extensions import Unpack
 
-from streamval.aio.on_loop import Crossing, Direct, OnLoop, at_home, join
+from streamval.aio.on_loop import Crossing, Direct, OnLoop, at_home, subscribe_directly
 from streamval.aio.pump import Receiver
 from streamval.aio.scope import Scope, scope
 from streamval.requirements.base import Requirement, as_requirements
@@ -112,7 +112,8 @@ def subscribe_in(
     so that observers downstream run in the scope of this subscription.
     """
     if isinstance(source, Direct):
-        return join(source, Receiver(fan.on_chunk, fan.on_error, fan.on_completed), scheduler)
+        receiver = Receiver(fan.on_chunk, fan.on_error, fan.on_completed)
+        return subscribe_directly(source, receiver, scheduler)
     crossing = Crossing(fan.on_error)
     return source.subscribe(
         crossing.over(current.inside(fan.on_chunk)),

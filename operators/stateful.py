@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from reactivex import Observable
 from reactivex.abc import DisposableBase, ObserverBase, SchedulerBase
 
-from streamval.aio.on_loop import OnLoop, behind, join
+from streamval.aio.on_loop import OnLoop, made_behind, subscribe_directly
 from streamval.aio.pump import Receiver
 from streamval.errors import UsageError
 
@@ -59,7 +59,9 @@ def passing_on(
 
     So behind a `Direct` source it is `Direct` too.
     """
-    return lambda source: behind(source)(partial(_subscribe, start, partial(join, source)))
+    return lambda source: made_behind(
+        source, partial(_subscribe, start, partial(subscribe_directly, source))
+    )
 
 
 def _observe(

@@ -14,7 +14,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 from typing_extensions import Unpack
 
 from streamval import bridge
-from streamval.aio.on_loop import at_home, behind, join
+from streamval.aio.on_loop import at_home, made_behind, subscribe_directly
 from streamval.aio.scope import scope
 from streamval.aio.tasks import loop_or_none
 from streamval.chunkers.tool import ToolChunk
@@ -98,7 +98,7 @@ def validate(
                     judged = reactivex.from_callable(lambda: asyncio.run(work()))
                 else:
                     judged = bridge.from_coroutine(work)
-                whole.disposable = join(judged, observer, scheduler)
+                whole.disposable = subscribe_directly(judged, observer, None)
 
             with scope() as current:
                 callbacks = FanCallbacks(
@@ -113,7 +113,7 @@ def validate(
             stop = Disposable(at_home(fan.stop))
             return CompositeDisposable(upstream, stop, whole)
 
-        return behind(source)(subscribe)
+        return made_behind(source, subscribe)
 
     return operator
 

@@ -93,7 +93,13 @@ def from_async_iterable(
             opened = partial(_opened, source)
             pump = Pump(opened, read, receiver, current, stall_timeout, on_closed)
             pump.start()
-        return Disposable(at_home(pump.stop))
+        close = at_home(pump.close)
+
+        def dispose() -> None:
+            pump.stop()
+            close()
+
+        return Disposable(dispose)
 
     return Direct(subscribe)
 
@@ -146,9 +152,11 @@ def from_coroutine(work: Callable[[], Coroutine[Any, Any, T]]) -> Observable[T]:
             try:
                 result = await work()
             except BaseException as error:  # the observer reports it
+                cancelled = isinstance(error, asyncio.CancelledError)
                 if not current.has_cancelled(me):
-                    cancelled = isinstance(error, asyncio.CancelledError)
                     failed(cancelled_from_inside() if cancelled else error)
+                elif not cancelled:
+                    report("A coroutine raised while it was being cancelled", error)
                 return
             if current.has_cancelled(me):
                 return

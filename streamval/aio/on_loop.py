@@ -215,32 +215,49 @@ class OnLoop(Observable[T]):
 
 
 class Direct(OnLoop[T]):
-    """An observable of items that a pump reads on the loop that subscribes, and that operators of this package pass on.
+    """An observable whose items a pump reads, and operators of this package pass on.
 
-    Nothing comes from another thread, and nothing once it is disposed of. So the next operator of this package
-    needs no observer of reactivex before it, which would cost each item a call, and each subscription 700 bytes.
+    It calls its observer on the loop that subscribed, within the scope of the subscription, and has one end at most. Once it
+    is disposed of it may still push the chunks of the delta that it is cutting, so what subscribes directly has to ignore
+    them. `subscribe_directly` then needs no observer of reactivex, which would cost each item a call, and each
+    subscription 700 bytes.
     """
 
     def _subscribe_core(
         self, observer: ObserverBase[T], scheduler: SchedulerBase | None = None
     ) -> DisposableBase:
-        return super(OnLoop, self)._subscribe_core(observer, scheduler)  # no time, no scheduler
+        # Not by `OnLoop`, which would make a scheduler that nothing here uses.
+        return super(OnLoop, self)._subscribe_core(observer, scheduler)
 
 
-def join(source: Observable[T], receiver: Any, scheduler: SchedulerBase | None) -> DisposableBase:
-    """Subscribe an operator of this package to what is before it: what has the three functions of an observer."""
+def subscribe_directly(
+    source: Observable[T], receiver: Any, scheduler: SchedulerBase | None
+) -> DisposableBase:
+    """Subscribe to an observable; where it is `Direct`, without an observer between.
+
+    Args:
+        source: The observable.
+        receiver: Has the three functions of an observer.
+        scheduler: As for any subscription.
+    """
     if isinstance(source, Direct):
         return source._subscribe_core(receiver, scheduler)  # noqa: SLF001  our own
     return source.subscribe(receiver, scheduler=scheduler)
 
 
-def behind(source: Observable[Any]) -> type[OnLoop[Any]]:
-    """Return the class of what an operator of this package makes of a source."""
-    return Direct if isinstance(source, Direct) else OnLoop
+def made_behind(
+    source: Observable[Any],
+    subscribe: Callable[[ObserverBase[T], SchedulerBase | None], DisposableBase],
+) -> Observable[T]:
+    """Return the observable that an operator of this package makes of a source: `Direct` behind what is `Direct`."""
+    return Direct(subscribe) if isinstance(source, Direct) else OnLoop(subscribe)
 
 
 def at_home(call: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that makes a call on the loop that runs here, from whichever thread it is called."""
+    """Return a function that makes a call on the loop that runs here, from whichever thread it is called.
+
+    What the call raises from another thread goes to the loop's exception handler.
+    """
     loop, home = loop_or_none(), get_ident()
 
     def called() -> None:

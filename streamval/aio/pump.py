@@ -75,10 +75,11 @@ class Pump:
         self.task = self._scope.spawn(self.run())
 
     def stop(self) -> None:
-        """Push nothing more, and close the iterator."""
-        if self._stopped:
-            return
+        """Push nothing more. May be called from any thread; `close` has to follow, on the loop."""
         self._stopped = True
+
+    def close(self) -> None:
+        """Close the iterator of a pump that was stopped."""
         # When on_next itself stops the pump, the pump sees the flag. Cancelling its own task would
         # take effect at its next await, perhaps while it cleans up. A task that has not begun sees
         # the flag too; cancelled, it would keep its traceback, and so this pump.
@@ -152,8 +153,11 @@ class Pump:
         """Stop the pump once nothing has come for `timeout` seconds.
 
         The pump only clears a flag for each item, and this looks at the flag a few times within
-        the timeout. It is late by one such step at most.
+        the timeout. It is late by one such step at most. While a pump that was stopped closes its iterator, however
+        long that takes, there is nobody to tell.
         """
+        if self._stopped:
+            return
         if not self._quiet or self._gate.paused:
             self._quiet_steps = 0
         self._quiet = True

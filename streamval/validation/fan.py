@@ -168,6 +168,11 @@ class Fan:
         """How many chunks wait for verdicts."""
         return len(self._rows.waiting)
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether chunks are still judged: none has failed, and it was not stopped."""
+        return self._rows.limit is None
+
     def _lanes_on(self, channel: Channel) -> ChannelLanes:
         """Return the lanes of a channel; they are made with its first chunk, as most runs have text alone."""
         its = self._channels.get(channel)

@@ -47,6 +47,7 @@ class Observers:
     ) -> None:
         self._options, self._on_observed = options, on_observed
         self._ended, self._failed = callbacks.ended, callbacks.failed
+        self._cancels = callbacks.cancel_source is not None
         self._fan = Fan(options, scope, callbacks._replace(ended=self._judged))
         self._clones: Clones | None = None
         self._waiting_for = 0
@@ -80,6 +81,8 @@ class Observers:
 
     def on_chunk(self, chunk: Chunk) -> None:
         """Judge a chunk."""
+        if self._is_over():
+            return
         self._fan.on_chunk(chunk)
         for position, fan in list(self._observing.items()):
             if fan.pending < self._options.max_pending_chunks:
@@ -89,6 +92,8 @@ class Observers:
 
     def on_completed(self) -> None:
         """No more chunks will come."""
+        if self._is_over():
+            return
         self._waiting_for = len(self._observing) + 1
         for fan in list(self._observing.values()):
             fan.on_completed()
@@ -103,6 +108,10 @@ class Observers:
         """Stop: no verdict is needed any more."""
         self._stop_observing()
         self._fan.stop()
+
+    def _is_over(self) -> bool:
+        """Return whether a failure has cancelled the source: the rest of a delta may still come."""
+        return self._cancels and not self._fan.wants_more
 
     def _give_up(self, position: int, chunk: Chunk) -> None:
         self._observing.pop(position).stop()

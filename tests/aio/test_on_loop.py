@@ -7,6 +7,7 @@ import time
 import pytest
 import reactivex
 from reactivex import operators as ops
+from reactivex.scheduler import NewThreadScheduler
 
 import streamval as sv
 from streamval import bridge
@@ -334,6 +335,106 @@ async def test_a_chain_of_ours_gives_what_an_observed_one_gives(direct):
         (one.chunk.text, one.success) async for one in bridge.iterate(_through(direct=direct))
     ]
     assert checks == [("One.", "pass"), ("Two.", "pass"), ("Three.", "pass"), ("Four.", "fail")]
+
+
+class SlowAt(sv.Requirement):
+    """Takes its time over chunks that have a word."""
+
+    def __init__(self, word, seconds):
+        super().__init__("slow")
+        self.word, self.seconds = word, seconds
+
+    async def stream_validate(self, chunk, *, backend, ctx):
+        if self.word in chunk:
+            await asyncio.sleep(self.seconds)
+        return sv.PartialValidationResult("pass")
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_source_that_is_slow_to_close_after_a_failure_does_not_stall(direct):
+    async def source():
+        try:
+            yield "One. "
+            yield "Two. "
+            yield "Three. "
+            await asyncio.sleep(9)
+        finally:
+            await asyncio.sleep(4)
+
+    async def main():
+        read = bridge.from_async_iterable(source, stall_timeout=1)
+        read = read if direct else OnLoop(read._subscribe_core)
+        no_two = sv.stream_check(lambda text: "Two" not in text, "no two")
+        chain = read.pipe(chunk(), validate([SlowAt("One", 6), no_two]))
+        return [(check.chunk.text, check.success) async for check in bridge.iterate(chain)]
+
+    checks, _ = run_virtually(main())
+    assert checks == [("One.", "pass"), ("Two.", "fail")]
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_what_observes_is_not_asked_behind_a_failure(direct):
+    asked = []
+    observing = sv.stream_check(lambda text: asked.append(text) or True, "observes")
+    observing.enforce = False
+
+    async def main():
+        no_two = sv.stream_check(lambda text: "Two" not in text, "no two")
+        read = bridge.from_async_iterable(_in_one_delta)
+        read = read if direct else OnLoop(read._subscribe_core)
+        chain = read.pipe(chunk(), validate([SlowAt("One", 1), no_two, observing]))
+        return [check.success async for check in bridge.iterate(chain)]
+
+    checks, _ = run_virtually(main())
+    assert checks == ["pass", "fail"]
+    assert asked == ["One.", "Two."]
+
+
+@pytest.mark.parametrize("at", ["verdict", "check"])
+async def test_an_observer_that_raises_at_the_failure_ends_the_chain_with_its_error(at):
+    def raises(item):
+        if getattr(item, "success", None) == "fail" or (
+            at == "verdict" and item.result.success == "fail"
+        ):
+            raise ZeroDivisionError
+
+    no_two = sv.stream_check(lambda text: "Two" not in text, "no two")
+    on_verdict = raises if at == "verdict" else None
+    chain = bridge.from_async_iterable(_in_one_delta).pipe(
+        chunk(), validate([no_two], on_verdict=on_verdict)
+    )
+    take = raises if at == "check" else lambda check: None
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(10), bridge.Subscription(chain, take) as subscription:
+            await subscription.completed()
+
+
+def test_without_a_loop_the_whole_is_judged_before_the_end_whatever_the_scheduler():
+    source, seen = reactivex.Subject(), []
+    calm = sv.stream_check(lambda text: True, "calm")
+    source.pipe(chunk(), validate([calm])).subscribe(
+        lambda check: seen.append(threading.current_thread()), scheduler=NewThreadScheduler()
+    )
+    source.on_next("One. Two. ")
+    source.on_completed()
+    assert seen == [threading.current_thread()] * 3
+
+
+async def test_what_a_coroutine_raises_as_it_is_cancelled_is_reported():
+    began, reports, seen = asyncio.Event(), [], []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+
+    async def fails_to_clean_up():
+        began.set()
+        try:
+            await asyncio.sleep(9)
+        finally:
+            raise ZeroDivisionError
+
+    async with bridge.Subscription(bridge.from_coroutine(fails_to_clean_up), seen.append):
+        await began.wait()
+    assert seen == []
+    assert [type(report["exception"]) for report in reports] == [ZeroDivisionError]
 
 
 async def test_a_final_check_that_outlives_its_cancellation_reports_nothing():
