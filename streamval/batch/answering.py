@@ -32,7 +32,14 @@ BEAT = 10.0
 
 
 class Answers(Protocol):
-    """Answers rows: in this process, or on other machines."""
+    """Answers rows: in this process, or on other machines.
+
+    Attributes:
+        ahead: How many rows it may be given beside those under way. They wait where they are answered, so that one
+            begins as soon as another ends.
+    """
+
+    ahead: int
 
     async def answer(self, row: InputRow) -> Kept | None:
         """Answer a row; return `None` if it was put back while it waited. Calls may run concurrently."""
@@ -50,6 +57,8 @@ class Answering:
         pipeline: Who answers and judges.
         tell: Called with a `Slowed` each time the rate is lowered.
     """
+
+    ahead = 0
 
     def __init__(
         self, pipeline: Pipeline[Any], tell: Callable[[Slowed], object] = lambda _: None

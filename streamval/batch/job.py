@@ -103,7 +103,14 @@ async def batch(
 
 
 class Job:
-    """One start of a job, which can be stopped; see `batch` for the arguments."""
+    """One start of a job, which can be stopped; see `batch` for the arguments.
+
+    Attributes:
+        out: The results, as given.
+        task_limit: As given.
+        tell: Called with each event.
+        progress: How far it has come.
+    """
 
     def __init__(
         self,
@@ -134,7 +141,7 @@ class Job:
         check_output(self.out, rows)
         check_source(rows)
         self._rows, self._settings = rows, settings
-        self._task_limit, self._limit, self._retry_failed = task_limit, limit, retry_failed
+        self.task_limit, self._limit, self._retry_failed = task_limit, limit, retry_failed
         self._max_failures, self._token_budget = max_failures, token_budget
         self.tell = on_event or (lambda _: None)
         self._on_start = on_start or (lambda _: None)
@@ -227,6 +234,11 @@ class Job:
         results: asyncio.Queue[Kept | None],
     ) -> None:
         started, reading = 1, asyncio.Lock()
+        most = self.task_limit
+        if (
+            self._max_failures is None and self._token_budget is None
+        ):  # else rows end as soon as one is reached
+            most += answers.ahead
 
         async def work() -> None:
             nonlocal started
@@ -236,7 +248,7 @@ class Job:
                     row = await anext(missing, None)
                 if row is None:
                     return
-                if new and started < self._task_limit:  # as many as there are rows for
+                if new and started < most:  # as many as there are rows for
                     started += 1
                     workers.create_task(work())
                 new = False

@@ -85,7 +85,8 @@ async def _answers(
     from streamval.batch.ray import on_cluster  # an optional extra
 
     source = partial(_open_on_worker, name, model)
-    async with on_cluster(source, address=None if ray == "local" else ray) as answers:
+    address = None if ray == "local" else ray
+    async with on_cluster(source, address=address, task_limit=job.task_limit) as answers:
         yield answers
 
 

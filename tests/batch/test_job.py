@@ -15,7 +15,7 @@ import pytest
 import streamval as sv
 from streamval.batch import Job, RowEvent, Slowed, answering, fingerprint, status
 from streamval.batch.answering import Answering
-from streamval.batch.table import Table
+from streamval.batch.table import Kept, Table
 from streamval.errors import AuthenticationError, UsageError
 from tests.support.breaking import Breaking
 from tests.support.upstream import words
@@ -419,15 +419,43 @@ async def test_memory_does_not_grow_with_the_rows(out):
             return map(Watched, range(20_000))
 
     class At:
-        async def answer(self, row):
-            from streamval.batch.table import Kept
+        ahead = 0
 
+        async def answer(self, row):
             return Kept(row, "valid", 1, b'{"id": %d}' % row.id)
 
     result = await Job(Rows(), out, {}, task_limit=16).run(At())
     assert result.in_all.valid == 20_000
     assert most < 5_000
     assert len(out.read_bytes().splitlines()) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"), [({}, 6), ({"token_budget": 10}, 4), ({"limit": 20}, 6)]
+)
+async def test_rows_wait_where_they_are_answered_unless_a_limit_ends_the_job(
+    tmp_path, limits, most
+):
+    given = []
+
+    class Elsewhere:
+        ahead = 2
+
+        def stop(self):
+            raise AssertionError("nobody has stopped it")
+
+        async def answer(self, row):
+            given.append(row)
+            at_once.append(len(given))
+            await asyncio.sleep(0.01)
+            given.remove(row)
+            return Kept(row, "valid", 1, b'{"id": %d}' % row.id)
+
+    at_once = []
+    rows = [{"prompt": f"row {n}"} for n in range(30)]
+    result = await Job(rows, tmp_path / "out.jsonl", {}, task_limit=4, **limits).run(Elsewhere())
+    assert max(at_once) == most
+    assert result.in_all.valid == len(at_once)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from streamval.errors import UsageError
 ray = pytest.importorskip("ray", reason="Ray is not installed: `make test-ray` tests it")
 
 from streamval.batch.pipeline_by_name import pipeline_named  # noqa: E402
-from streamval.batch.ray import ValidateRows, on_cluster  # noqa: E402
+from streamval.batch.ray import RowsOfJob, ValidateRows, on_cluster  # noqa: E402
 from streamval.batch.rows import row_of  # noqa: E402
 
 MADE = """
@@ -140,6 +140,30 @@ async def test_rows_whose_caller_has_gone_do_not_stop_the_others(made):
     assert [json.loads(one.record)["text"] for one in done[1::2]] == [
         f"row {n} is fine." for n in range(2, 41, 2)
     ]
+
+
+async def test_a_worker_begins_with_its_next_row_as_soon_as_one_ends():
+    at_once, most, asked = 0, 0, []
+
+    class Counts(sv.Backend):
+        model = "counts"
+
+        async def stream(self, request):
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            asked.append(request.messages[-1].content)
+            await asyncio.sleep(0.01)
+            at_once -= 1
+            yield "Fine."
+
+    worker = RowsOfJob(lambda: sv.Pipeline(Counts()), 3)
+    await worker.take([(n, row_of(n, "a row", {"prompt": f"row {n}"})) for n in range(1, 10)])
+    done = []
+    while len(done) < 9:
+        done += await worker.done()
+    assert most == 3
+    assert asked == [f"row {n}" for n in range(1, 10)]
 
 
 async def test_a_cluster_that_is_not_there_is_said():

@@ -50,6 +50,8 @@ def write_rows(path, count):
 class AtOnce:
     """Answers a row without a pipeline: what is left is the table."""
 
+    ahead = 0
+
     async def answer(self, row):
         record = {"id": row.id, "success": True, "text": "x" * (RESULT_BYTES - 45)}
         return Kept(row, "valid", 3, json.dumps(record).encode())
@@ -106,14 +108,14 @@ def by_ray(rows, out):
     ready = time.perf_counter()
     answers = (
         ray.data.read_json(str(rows), lines=True)
-        .repartition(64)
+        .repartition(16)
         .map_batches(
             ValidateRows,
             fn_constructor_args=[f"{Path(__file__).resolve()}:pipeline", AT_ONCE // 2],
-            batch_size=32,
+            batch_size=128,
             concurrency=2,
             num_cpus=0.5,
-            max_concurrency=3,  # a batch ends with its slowest row, while the next ones go on
+            max_concurrency=2,  # a batch ends with its slowest row, while the next ones go on
         )
     )
     answers.write_json(str(out))
@@ -132,7 +134,9 @@ def by_cluster(rows, out):
     from streamval.batch.ray import on_cluster
 
     async def work():
-        async with on_cluster(f"{Path(__file__).resolve()}:pipeline") as workers:
+        async with on_cluster(
+            f"{Path(__file__).resolve()}:pipeline", task_limit=AT_ONCE
+        ) as workers:
             given = (row_of(n, "a row", {"prompt": f"warm {n}"}) for n in range(1, 9))
             await asyncio.gather(*map(workers.answer, given))  # everything is loaded
             began = time.perf_counter()
@@ -174,7 +178,13 @@ def main(many, ray):
         timed("… by `Pipeline.map`, without a table", measured("map", rows, folder))
         if ray:
             found = measured("ray", rows, Path(folder, "ray"), ray)
-            timed(f"… by Ray Data, two workers, after {found['init']:.1f} s to start", found)
+            timed("… by Ray Data, two workers of 32, which it starts", found)
+            first = Path(folder, "first.jsonl")
+            write_rows(first, AT_ONCE)
+            start = measured("ray", first, Path(folder, "first"), ray)["seconds"]
+            behind = (found["seconds"] - start) / (ideal - PAUSE)
+            beside = f"{start:.2f} s; the others {behind:.2f} times the ideal"
+            table.append((f"… of it the first {AT_ONCE} rows", beside))
             on_two = measured("cluster", rows, Path(folder, "cluster"), ray)
             timed("… by `streamval batch --ray`, two workers that have started", on_two)
         small = measured("table_only", rows, Path(folder, "small.jsonl"))
