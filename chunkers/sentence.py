@@ -157,10 +157,11 @@ class SentenceChunker(PendingChunker):
         if awaited is _FIRST_SPACE and _BEGUN_WORD(delta):
             self._awaited = _SPACE  # the next word has to end
             return []
-        if awaited is not _TRIGGER or trigger.end() + 1 < len(delta):
+        needs_space = trigger.group() in _NEEDS_SPACE
+        if awaited is not _TRIGGER or trigger.end() + needs_space < len(delta):
             return self._decide(ended=False)
         # A terminator ends the delta: nothing can be decided before more text comes.
-        self._awaited = _FIRST_SPACE if trigger.group() in _NEEDS_SPACE else _ANYTHING
+        self._awaited = _FIRST_SPACE if needs_space else _ANYTHING
         return []
 
     def advance(self, delta: str) -> list[Chunk]:
@@ -180,9 +181,8 @@ class SentenceChunker(PendingChunker):
 
     def __copy__(self) -> SentenceChunker:
         """Return an independent copy with the same state."""
-        twin = super().__copy__()
-        assert isinstance(twin, SentenceChunker)
-        twin._unseen = list(self._unseen)  # noqa: SLF001  our own twin
+        twin: SentenceChunker = super().__copy__()
+        twin._unseen = list(self._unseen)
         return twin
 
     def _decide(self, *, ended: bool) -> list[Chunk]:

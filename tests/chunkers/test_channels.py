@@ -1,7 +1,7 @@
 """Tests of `streamval.chunkers.channels`."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import streamval as sv
@@ -48,6 +48,7 @@ pieces = st.lists(
 
 @pytest.mark.parametrize("chunking", ["sentence", "word", "paragraph", "line"])
 @given(pieces)
+@example([("text", "a a"), ("text", "\n\n"), ("reasoning", "a")])
 def test_no_slicing_shows(chunking, written):
     whole = [sv.Delta(**{channel: text}) for channel, text in written]
     sliced = [sv.Delta(**{channel: letter}) for channel, text in written for letter in text]
