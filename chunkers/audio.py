@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from math import inf
-from typing import Any
+from typing import Any, Self
 
 from streamval.chunkers.base import not_sound
 from streamval.errors import UsageError
@@ -57,7 +57,7 @@ class AudioChunker(ABC):
         self._index += 1
         return chunk
 
-    def __copy__(self) -> AudioChunker:
+    def __copy__(self) -> Self:
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._pending = bytearray(self._pending)
@@ -165,12 +165,11 @@ class SilenceChunker(AudioChunker):
         self._detector = _detector(self._aggressiveness)
         return super().flush()
 
-    def __copy__(self) -> AudioChunker:
+    def __copy__(self) -> SilenceChunker:
         if self._start or self._pending:
             raise UsageError("cannot copy a SilenceChunker in use: its detector cannot be copied")
-        twin = super().__copy__()
-        assert isinstance(twin, SilenceChunker)
-        twin._detector = _detector(self._aggressiveness)  # noqa: SLF001  one of us
+        twin: SilenceChunker = super().__copy__()
+        twin._detector = _detector(self._aggressiveness)
         return twin
 
     def __deepcopy__(self, _: Any) -> AudioChunker:

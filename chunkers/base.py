@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 from streamval.errors import DeltaTypeError, UsageError
 from streamval.types.chunks import Chunk
@@ -182,7 +182,7 @@ class PendingChunker(ABC):
             self.restart()
         return chunks
 
-    def __copy__(self) -> PendingChunker:
+    def __copy__(self) -> Self:
         """Return an independent copy with the same state."""
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__)

@@ -230,7 +230,6 @@ class JSONChunker(PendingChunker):
         return chunk
 
     def __copy__(self) -> JSONChunker:
-        twin = super().__copy__()
-        assert isinstance(twin, JSONChunker)
-        twin._reader, twin._unused = copy(self._reader), list(self._unused)  # noqa: SLF001
+        twin: JSONChunker = super().__copy__()
+        twin._reader, twin._unused = copy(self._reader), list(self._unused)
         return twin

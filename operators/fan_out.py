@@ -111,13 +111,9 @@ def subscribe_in(
     A chunk may be pushed from any context, and any thread, unless the source is `Direct`. The scope is entered again,
     so that observers downstream run in the scope of this subscription.
     """
-    if isinstance(source, Direct):
-        receiver = Receiver(fan.on_chunk, fan.on_error, fan.on_completed)
-        return subscribe_directly(source, receiver, scheduler)
-    crossing = Crossing(fan.on_error)
-    return source.subscribe(
-        crossing.over(current.inside(fan.on_chunk)),
-        crossing.over(fan.on_error),
-        crossing.over(current.inside(fan.on_completed)),
-        scheduler=scheduler,
-    )
+    receiver = Receiver(fan.on_chunk, fan.on_error, fan.on_completed)
+    if not isinstance(source, Direct):
+        over, inside = Crossing(fan.on_error).over, current.inside
+        on_chunk, on_completed = inside(fan.on_chunk), inside(fan.on_completed)
+        receiver = Receiver(over(on_chunk), over(fan.on_error), over(on_completed))
+    return subscribe_directly(source, receiver, scheduler)

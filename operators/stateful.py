@@ -49,7 +49,7 @@ def stateful(
         3
         6
     """
-    return lambda source: OnLoop(partial(_subscribe, start, partial(_observe, source)))
+    return lambda source: OnLoop(partial(_subscribe, start, source.subscribe))
 
 
 def passing_on(
@@ -62,12 +62,6 @@ def passing_on(
     return lambda source: made_behind(
         source, partial(_subscribe, start, partial(subscribe_directly, source))
     )
-
-
-def _observe(
-    source: Observable[A], receiver: Receiver, scheduler: SchedulerBase | None
-) -> DisposableBase:
-    return source.subscribe(*receiver, scheduler=scheduler)
 
 
 def _subscribe(
@@ -84,11 +78,12 @@ def _subscribe(
         )
     if not isinstance(started, tuple):
         take = Receiver(started, observer.on_error, observer.on_completed)
-        return subscribe(take, scheduler)
+        return subscribe(take, scheduler=scheduler)
     on_next, finish = started
 
     def on_completed() -> None:
         finish()
         observer.on_completed()
 
-    return subscribe(Receiver(on_next, observer.on_error, on_completed), scheduler)
+    take = Receiver(on_next, observer.on_error, on_completed)
+    return subscribe(take, scheduler=scheduler)

@@ -219,8 +219,7 @@ class Direct(OnLoop[T]):
 
     It calls its observer on the loop that subscribed, within the scope of the subscription, and has one end at most. Once it
     is disposed of it may still push the chunks of the delta that it is cutting, so what subscribes directly has to ignore
-    them. `subscribe_directly` then needs no observer of reactivex, which would cost each item a call, and each
-    subscription 700 bytes.
+    them. `subscribe_directly` then needs no observer of reactivex, which would cost each item a call.
     """
 
     def _subscribe_core(
@@ -241,7 +240,7 @@ def subscribe_directly(
         scheduler: As for any subscription.
     """
     if isinstance(source, Direct):
-        return source._subscribe_core(receiver, scheduler)  # noqa: SLF001  our own
+        return source._subscribe_core(receiver, scheduler)
     return source.subscribe(receiver, scheduler=scheduler)
 
 
@@ -273,4 +272,4 @@ def on_loop(observable: Any) -> Any:
     """Return an observable that is on the loop. What is not a plain `Observable` stays as it is."""
     if type(observable) is not Observable:  # a ConnectableObservable, say, has methods of its own
         return observable
-    return OnLoop(observable._subscribe_core)  # noqa: SLF001  no second observer an item
+    return OnLoop(observable._subscribe_core)  # no second observer an item

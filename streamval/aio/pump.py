@@ -153,8 +153,8 @@ class Pump:
         """Stop the pump once nothing has come for `timeout` seconds.
 
         The pump only clears a flag for each item, and this looks at the flag a few times within
-        the timeout. It is late by one such step at most. While a pump that was stopped closes its iterator, however
-        long that takes, there is nobody to tell.
+        the timeout. It is late by one such step at most. A pump that was stopped may close its iterator for longer
+        than the timeout.
         """
         if self._stopped:
             return

@@ -234,11 +234,8 @@ class Job:
         results: asyncio.Queue[Kept | None],
     ) -> None:
         started, reading = 1, asyncio.Lock()
-        most = self.task_limit
-        if (
-            self._max_failures is None and self._token_budget is None
-        ):  # else rows end as soon as one is reached
-            most += answers.ahead
+        # Rows that wait in another process would be answered behind these limits as well.
+        ahead = 0 if self._max_failures or self._token_budget else answers.ahead
 
         async def work() -> None:
             nonlocal started
@@ -248,7 +245,7 @@ class Job:
                     row = await anext(missing, None)
                 if row is None:
                     return
-                if new and started < most:  # as many as there are rows for
+                if new and started < self.task_limit + ahead:  # as many as there are rows for
                     started += 1
                     workers.create_task(work())
                 new = False

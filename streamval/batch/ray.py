@@ -35,10 +35,10 @@ PAUSE = 0.1
 """Seconds before a worker that has died is asked again."""
 
 GATHERING = 0.002
-"""Seconds in which results gather before they are sent: 10,000 rows of 50 ms took 1.39 times the ideal without it, 1.28 with it."""
+"""Seconds in which results gather before they are sent: 10,000 rows of 50 ms take 1.18 times the ideal without it, 1.16 with it."""
 
 AHEAD = 0.25
-"""Rows that wait in the workers, as a part of those under way: a message takes some milliseconds to come and go."""
+"""Rows that wait in the workers, as a part of those under way: such rows take 1.27 times the ideal without, 1.10 to 1.17 with them."""
 
 
 class ValidateRows:
